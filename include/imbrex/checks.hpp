@@ -1,0 +1,161 @@
+// What is refused, and why, before anything is read or written. Knows tensors as shapes, strides and addresses only.
+#pragma once
+
+#include <cstdlib>
+#include <utility>
+
+#include "imbrex/status.hpp"
+#include "imbrex/view.hpp"
+
+namespace imbrex {
+
+// A tensor without its type.
+struct tensor_facts {
+    std::uintptr_t address = 0;
+    index element_bytes = 1;
+    index alignment = 1;
+    shape4 shape{};
+    strides4 strides{};
+
+    template <class T>
+    static tensor_facts of(tensor_view<T> const& v) noexcept {
+        return {reinterpret_cast<std::uintptr_t>(v.data), static_cast<index>(sizeof(T)), static_cast<index>(alignof(T)), v.shape, v.strides};
+    }
+    // The log-sum-exp of these queries: one number per row.
+    static tensor_facts of(row_stats_view<float> const& v, shape4 const& query) noexcept {
+        return {reinterpret_cast<std::uintptr_t>(v.data), sizeof(float), alignof(float),
+                {query.batch, query.tokens, query.heads, 1}, {v.batch_stride, v.token_stride, v.head_stride, 1}};
+    }
+};
+
+namespace detail {
+
+struct axis {
+    index size;
+    index stride_bytes;    // never negative
+};
+
+// Bytes [first, last) that the tensor may touch, and its axes without those of size 1.
+struct footprint {
+    std::uintptr_t first = 0;
+    std::uintptr_t last = 0;
+    axis axes[4] = {};
+    int count = 0;
+
+    explicit footprint(tensor_facts const& t) noexcept {
+        index const sizes[] = {t.shape.batch, t.shape.tokens, t.shape.heads, t.shape.head_dim};
+        index const strides[] = {t.strides.batch, t.strides.token, t.strides.head, 1};
+        first = last = t.address;
+        for (int i = 0; i < 4; ++i) {
+            if (sizes[i] == 0) {
+                last = first;
+                count = 0;
+                return;
+            }
+            if (sizes[i] == 1) continue;
+            index const reach = (sizes[i] - 1) * strides[i] * t.element_bytes;
+            (reach < 0 ? first : last) += static_cast<std::uintptr_t>(reach);
+            axes[count++] = {sizes[i], std::abs(strides[i]) * t.element_bytes};
+        }
+        last += static_cast<std::uintptr_t>(t.element_bytes);
+        for (int i = 1; i < count; ++i) {    // by stride
+            for (int j = i; j > 0 && axes[j].stride_bytes < axes[j - 1].stride_bytes; --j) std::swap(axes[j], axes[j - 1]);
+        }
+    }
+    bool empty() const noexcept { return first == last; }
+};
+
+// Whether some element of one lies on an element of the other. Two slices of one packed buffer (same token stride, each within
+// a period of it) interleave without touching; otherwise ranges that cross count as shared.
+inline bool share_memory(tensor_facts const& a, tensor_facts const& b) noexcept {
+    footprint const fa{a}, fb{b};
+    if (fa.empty() || fb.empty() || fa.last <= fb.first || fb.last <= fa.first) return false;
+    index const period = a.strides.token * a.element_bytes;
+    if (period <= 0 || period != b.strides.token * b.element_bytes) return true;
+    auto const whole_periods = [&](tensor_facts const& t) {
+        return t.shape.batch == 1 || t.strides.batch * t.element_bytes % period == 0;
+    };
+    auto const within = [](tensor_facts const& t) {    // bytes of one token, all heads
+        return ((t.shape.heads - 1) * t.strides.head + t.shape.head_dim) * t.element_bytes;
+    };
+    if (!whole_periods(a) || !whole_periods(b) || a.strides.head < 0 || b.strides.head < 0) return true;
+    index const forward = static_cast<index>(b.address - a.address) % period;
+    index const offset = forward < 0 ? forward + period : forward;
+    return !(within(a) <= offset && offset + within(b) <= period);
+}
+
+inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
+    for (index const size : {t.shape.batch, t.shape.tokens, t.shape.heads, t.shape.head_dim}) {
+        if (size < 0) return {errc::negative_size, role, size};
+    }
+    if (t.shape.tokens > max_length) return {errc::too_long, role, t.shape.tokens, max_length};
+    if (t.shape.head_dim < 1 || t.shape.head_dim > max_head_dim) return {errc::head_dim_range, role, t.shape.head_dim, max_head_dim};
+    return {};
+}
+
+inline status check_memory(tensor_facts const& t, tensor_role role) noexcept {
+    if (t.shape.head_dim > 1 && t.strides.dim != 1) return {errc::dim_stride, role, t.strides.dim};
+    if (t.shape.elements() == 0) return {};
+    if (t.address == 0) return {errc::null_data, role, t.shape.elements()};
+    if (t.address % static_cast<std::uintptr_t>(t.alignment) != 0) return {errc::misaligned, role, t.alignment};
+    return {};
+}
+
+// Every result must have an address of its own.
+inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
+    footprint const f{t};
+    index inner = t.element_bytes;
+    for (int i = 0; i < f.count; ++i) {
+        if (f.axes[i].stride_bytes < inner) return {errc::output_self_overlap, role, f.axes[i].stride_bytes / t.element_bytes, f.axes[i].size};
+        inner = f.axes[i].stride_bytes * (f.axes[i].size - 1) + inner;
+    }
+    return {};
+}
+
+}    // namespace detail
+
+// Everything a call over dense tensors can get wrong. row_sums: the log-sum-exp; address 0: not wanted.
+inline status check_call(tensor_facts const& q, tensor_facts const& k, tensor_facts const& v, tensor_facts const& out,
+                         tensor_facts const& row_sums) noexcept {
+    using enum tensor_role;
+    using namespace detail;
+    struct {
+        tensor_facts const& facts;
+        tensor_role role;
+    } const tensors[] = {{q, query}, {k, key}, {v, value}, {out, output}};
+    for (auto const& t : tensors) {
+        if (status const s = check_sizes(t.facts, t.role); !s) return s;
+    }
+    if (q.shape.head_dim != k.shape.head_dim) return status{errc::head_dim_mismatch, q.shape.head_dim, k.shape.head_dim};
+    if (k.shape.heads != v.shape.heads) return status{errc::kv_heads_mismatch, k.shape.heads, v.shape.heads};
+    if (k.shape.tokens != v.shape.tokens) return status{errc::kv_tokens_mismatch, k.shape.tokens, v.shape.tokens};
+    for (auto const& t : {tensors[1], tensors[2]}) {
+        if (t.facts.shape.batch != q.shape.batch && t.facts.shape.batch != 1) {
+            return {errc::batch_mismatch, t.role, t.facts.shape.batch, q.shape.batch};
+        }
+    }
+    if (q.shape.heads != 0 && (k.shape.heads == 0 || q.shape.heads % k.shape.heads != 0)) {
+        return status{errc::heads_not_divisible, q.shape.heads, k.shape.heads};
+    }
+    index const expected[] = {q.shape.batch, q.shape.tokens, q.shape.heads, v.shape.head_dim};
+    index const actual[] = {out.shape.batch, out.shape.tokens, out.shape.heads, out.shape.head_dim};
+    for (int i = 0; i < 4; ++i) {
+        if (actual[i] != expected[i]) return status{errc::output_shape, i, actual[i], expected[i]};
+    }
+    for (auto const& t : tensors) {
+        if (status const s = check_memory(t.facts, t.role); !s) return s;
+    }
+    if (status const s = check_distinct(out, output); !s) return s;
+    for (auto const& t : {tensors[0], tensors[1], tensors[2]}) {
+        if (share_memory(out, t.facts)) return {errc::output_overlaps_input, t.role};
+    }
+    if (row_sums.address == 0) return {};
+    if (status const s = check_memory(row_sums, lse); !s) return s;
+    if (status const s = check_distinct(row_sums, lse); !s) return s;
+    for (auto const& t : tensors) {
+        if (share_memory(row_sums, t.facts)) return {errc::lse_overlap, t.role};
+    }
+    return {};
+}
+
+}    // namespace imbrex

@@ -1,0 +1,72 @@
+// The ISA tag: an inline namespace named after every feature macro that compute code depends on, so that objects
+// compiled with different -m flags never share a symbol of ours in one binary (a linker keeps one copy of each inline
+// function, and would run AVX-512 code on a machine without it). Vocabulary types (views, status, options, plan) stay
+// outside. std's and xsimd's own inlines need localising besides: see cmake/imbrex_isa_object.cmake.
+#pragma once
+
+#include "imbrex/config.hpp"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
+#define IMBREX_TAG_BASE avx512
+#define IMBREX_ISA_NAME "avx512"
+#elif defined(__AVX2__) && defined(__FMA__)
+#define IMBREX_TAG_BASE avx2
+#define IMBREX_ISA_NAME "avx2"
+#elif defined(__AVX__)
+#define IMBREX_TAG_BASE avx
+#define IMBREX_ISA_NAME "avx"
+#elif defined(__SSE4_2__)
+#define IMBREX_TAG_BASE sse4
+#define IMBREX_ISA_NAME "sse4.2"
+#elif defined(__x86_64__)
+#define IMBREX_TAG_BASE sse2
+#define IMBREX_ISA_NAME "sse2"
+#else
+#define IMBREX_TAG_BASE neon64
+#define IMBREX_ISA_NAME "neon64"
+#endif
+
+#ifdef __AVX512BF16__
+#define IMBREX_TAG_BF16 _bf16
+#else
+#define IMBREX_TAG_BF16
+#endif
+#ifdef __AVX512FP16__
+#define IMBREX_TAG_FP16 _fp16
+#else
+#define IMBREX_TAG_FP16
+#endif
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define IMBREX_TAG_VNNI _vnni
+#else
+#define IMBREX_TAG_VNNI
+#endif
+#ifdef __F16C__
+#define IMBREX_TAG_F16C _f16c
+#else
+#define IMBREX_TAG_F16C
+#endif
+#ifdef __AMX_TILE__
+#define IMBREX_TAG_AMX _amx
+#else
+#define IMBREX_TAG_AMX
+#endif
+#if defined(__FMA__) || defined(__aarch64__)
+#define IMBREX_TAG_FMA _fma
+#else
+#define IMBREX_TAG_FMA
+#endif
+
+#define IMBREX_CAT7(a, b, c, d, e, f, g) a##b##c##d##e##f##g
+#define IMBREX_TAG_EXPAND(a, b, c, d, e, f, g) IMBREX_CAT7(a, b, c, d, e, f, g)
+#define IMBREX_TAG                                                                                                             \
+    IMBREX_TAG_EXPAND(IMBREX_TAG_BASE, IMBREX_TAG_FMA, IMBREX_TAG_F16C, IMBREX_TAG_BF16, IMBREX_TAG_FP16, IMBREX_TAG_VNNI,      \
+                      IMBREX_TAG_AMX)
+
+// Opens and closes namespace imbrex::<tag>; everything that computes stands between the two.
+#define IMBREX_ISA_BEGIN                                                                                                       \
+    namespace imbrex {                                                                                                         \
+    inline namespace IMBREX_TAG {
+#define IMBREX_ISA_END                                                                                                         \
+    }                                                                                                                          \
+    }

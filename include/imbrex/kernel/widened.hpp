@@ -1,0 +1,76 @@
+// Keys and values in the type that a unit computes in: in place where they are stored in it, else widened into scratch.
+#pragma once
+
+#include "imbrex/rows.hpp"
+#include "imbrex/simd.hpp"
+#include "imbrex/workspace.hpp"
+
+IMBREX_ISA_BEGIN
+
+// Rows [0, count) of `from`, n elements each, as T at `to`, rows to_stride apart. Prefetches a few rows ahead, since rows that
+// lie far apart are beyond the hardware's prefetchers.
+template <class T, class E>
+IMBREX_NOINLINE void widen_rows(rows<E> from, index count, index n, T* to, index to_stride) noexcept {
+    constexpr index W = lane_count<T>;
+    constexpr index line = static_cast<index>(64 / sizeof(E));
+    constexpr index rows_ahead = 8;
+    for (index j = 0; j < count; ++j, to += to_stride) {
+        E const* const source = from.row(j);
+        E const* const ahead = from.row(j + rows_ahead);
+        for (index d = 0; d < n; d += line) prefetch(ahead + d);
+        index d = 0;
+        for (; d + W <= n; d += W) seam<T>::store(to + d, seam<T>::load(source + d));
+        if (d < n) seam<T>::store_first(to + d, seam<T>::load_first(source + d, static_cast<int>(n - d)), static_cast<int>(n - d));
+    }
+}
+
+// Row stride of a contiguous copy: whole vectors, so that every row starts aligned.
+template <class T>
+constexpr index copied_stride(index n) noexcept {
+    constexpr index W = lane_count<T>;
+    return (n + W - 1) / W * W;
+}
+
+template <class T>
+struct widening_scratch {
+    T* keys = nullptr;      // kv_cols x copied_stride(head_dim)
+    T* values = nullptr;    // kv_cols x copied_stride(head_dim_v)
+
+    template <class K, class E>
+    static widening_scratch lay_out(arena& memory, index head_dim, index head_dim_v, index kv_cols) noexcept {
+        widening_scratch s;
+        if constexpr (!std::is_same_v<K, T>) s.keys = memory.take<T>(kv_cols * copied_stride<T>(head_dim));
+        if constexpr (!std::is_same_v<E, T>) s.values = memory.take<T>(kv_cols * copied_stride<T>(head_dim_v));
+        return s;
+    }
+};
+
+// A kv head of any encoding, seen as a kv head of T.
+template <class T, class Head>
+struct widened {
+    Head head;
+    widening_scratch<T> scratch;
+    index head_dim = 0;
+    index head_dim_v = 0;
+
+    kv_tile<T, T> tile(index kv_begin, index kv_end) const noexcept {
+        auto const t = head.tile(kv_begin, kv_end);
+        index const n = kv_end - kv_begin;
+        rows<T> const keys = as_t(t.keys, n, head_dim, scratch.keys);
+        return {keys, as_t(t.values, n, head_dim_v, scratch.values), keys.from(n)};
+    }
+
+private:
+    template <class E>
+    static rows<T> as_t(rows<E> source, index count, index n, T* to) noexcept {
+        if constexpr (std::is_same_v<E, T>) {
+            return source;
+        } else {
+            index const stride = copied_stride<T>(n);
+            widen_rows<T>(source, count, n, to, stride);
+            return {to, stride};
+        }
+    }
+};
+
+IMBREX_ISA_END

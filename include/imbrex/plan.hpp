@@ -1,0 +1,188 @@
+// The plan: which unit, which tiles, which work items and how much scratch. Pure arithmetic; nothing here touches tensors.
+//
+// A plan is a small value in the caller's storage. Its lengths are capacities: calls may be shorter, so that a decode step does
+// not plan anew. Several calls may run on one const plan at once, each with a workspace of its own.
+//
+// A call runs in waves of two phases, each one executor.run: *prepare* copies kv heads to contiguous scratch where that pays,
+// *attend* computes. Without copies there is one wave, of attend alone. Work items are taken from an atomic counter in the
+// workspace, longest first within a kv head, and each item is computed by one worker in one order: the bits do not depend on
+// the number of threads.
+#pragma once
+
+#include <algorithm>
+
+#include "imbrex/precision.hpp"
+#include "imbrex/status.hpp"
+#include "imbrex/tune.hpp"
+#include "imbrex/kernel/widened.hpp"
+#include "imbrex/units/narrow.hpp"
+#include "imbrex/units/wide.hpp"
+
+namespace imbrex {
+
+// How the tokens of one kv head follow each other in memory.
+enum class kv_layout {
+    contiguous,    // back to back (BHSD)
+    strided,       // far apart (BSHD with several heads, packed QKV): a plan may copy a kv head once per call
+};
+
+// The shapes to plan for. Token counts and batch are the most that a call on this plan will have.
+struct problem {
+    index batch = 1;
+    index q_tokens = 0;
+    index kv_tokens = 0;
+    index q_heads = 1;
+    index kv_heads = 1;
+    index head_dim = 0;
+    index head_dim_v = 0;    // 0: the same as head_dim
+    kv_layout layout = kv_layout::contiguous;
+
+    constexpr index group() const noexcept { return q_heads / std::max<index>(1, kv_heads); }
+};
+
+enum class unit_kind { narrow, wide };
+
+struct plan {
+    problem shape{};
+    tile_shape wide_tiles{};
+    index narrow_kv_cols = 0;
+    index narrow_rows = 0;      // up to so many rows of a kv head go to the narrow unit
+    index slot_bytes = 0;       // scratch of one worker
+    index copy_bytes = 0;       // of one copied kv head; 0 where this plan copies none
+    index score_bytes = 0;      // 4 or 8
+    std::string_view dtypes[4] = {};    // query, key, value, output
+    std::string_view isa{};
+
+    constexpr bool made() const noexcept { return slot_bytes > 0; }
+    constexpr unit_kind unit(index q_tokens) const noexcept {
+        return shape.group() * q_tokens <= narrow_rows ? unit_kind::narrow : unit_kind::wide;
+    }
+};
+
+// Where one call finds its scratch. The same walk counts the bytes and hands them out.
+struct workspace_layout {
+    std::byte* counter = nullptr;    // of work items taken
+    std::byte* slots = nullptr;      // one per worker
+    std::byte* copies = nullptr;     // one per worker, of a kv head each
+    std::size_t bytes = 0;
+
+    static workspace_layout of(plan const& p, index workers, std::byte* base) noexcept {
+        workspace_layout w;
+        arena memory{base};
+        w.counter = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
+        w.slots = memory.take<std::byte>(workers * p.slot_bytes);
+        w.copies = memory.take<std::byte>(workers * p.copy_bytes);
+        w.bytes = memory.used();
+        return w;
+    }
+};
+
+// Bytes of workspace that a call on this plan needs when its executor has this many workers; any alignment will do.
+inline std::size_t workspace_bytes(plan const& p, index workers = 1) noexcept {
+    return workspace_layout::of(p, std::max<index>(1, workers), nullptr).bytes + cache_line_bytes - 1;
+}
+
+// Which path calls with this many query tokens take, e.g. "wide unit, f32 x f32 x f32 -> f32, avx512, tiles of 64 x 128".
+inline status_text path_of(plan const& p, index q_tokens) noexcept {
+    bool const narrow = p.unit(q_tokens) == unit_kind::narrow;
+    status_text t;
+    if (!p.made()) return t << "no plan was made";
+    t << (narrow ? "narrow" : "wide") << " unit, " << p.dtypes[0] << " x " << p.dtypes[1] << " x " << p.dtypes[2] << " -> " << p.dtypes[3]
+      << ", " << p.isa << ", tiles of " << (narrow ? p.narrow_rows : p.wide_tiles.q_rows) << " x "
+      << (narrow ? p.narrow_kv_cols : p.wide_tiles.kv_cols);
+    if (!narrow && p.copy_bytes > 0) t << ", kv heads copied";
+    return t;
+}
+inline status_text path_of(plan const& p) noexcept { return path_of(p, p.shape.q_tokens); }
+
+inline status check_problem(problem const& p) noexcept {
+    using enum tensor_role;
+    struct {
+        index size;
+        tensor_role role;
+    } const sizes[] = {{p.batch, query}, {p.q_tokens, query}, {p.q_heads, query}, {p.kv_tokens, key}, {p.kv_heads, key}};
+    for (auto const& s : sizes) {
+        if (s.size < 0) return {errc::negative_size, s.role, s.size};
+    }
+    if (p.q_tokens > max_length) return {errc::too_long, query, p.q_tokens, max_length};
+    if (p.kv_tokens > max_length) return {errc::too_long, key, p.kv_tokens, max_length};
+    if (p.head_dim < 1 || p.head_dim > max_head_dim) return {errc::head_dim_range, query, p.head_dim, max_head_dim};
+    if (p.head_dim_v < 1 || p.head_dim_v > max_head_dim) return {errc::head_dim_range, value, p.head_dim_v, max_head_dim};
+    if (p.q_heads != 0 && (p.kv_heads == 0 || p.q_heads % p.kv_heads != 0)) {
+        return status{errc::heads_not_divisible, p.q_heads, p.kv_heads};
+    }
+    return {};
+}
+
+}    // namespace imbrex
+
+IMBREX_ISA_BEGIN
+
+// The scratch of one worker on the wide path: the unit's own, and room to widen a tile of keys and values.
+template <precision_policy P>
+struct wide_slot {
+    using T = typename P::score;
+    wide_scratch<T> unit;
+    widening_scratch<T> widening;
+
+    static wide_slot lay_out(arena& memory, problem const& p, tile_shape tiles) noexcept {
+        wide_slot s;
+        s.unit = wide_scratch<T>::lay_out(memory, p.head_dim, p.head_dim_v, tiles.kv_cols);
+        s.widening = widening_scratch<T>::template lay_out<typename P::key, typename P::value>(memory, p.head_dim, p.head_dim_v, tiles.kv_cols);
+        return s;
+    }
+};
+
+template <precision_policy P>
+narrow_scratch<typename P::score> lay_out_narrow(arena& memory, problem const& p, index rows, index kv_cols) noexcept {
+    return narrow_scratch<typename P::score>::lay_out(memory, rows, p.head_dim, p.head_dim_v, kv_cols);
+}
+
+template <precision_policy P>
+constexpr index narrow_rows_limit() noexcept {
+    return std::min<index>(tune::narrow_rows, lane_count<typename P::score>);
+}
+
+// Plans calls whose shapes stay within `shape`. Errors: a size out of range, heads that do not divide, tiles that do not fit.
+template <precision_policy P, tile_selector Tiles = tuned_tiles>
+status make_plan(problem shape, plan& out) noexcept {
+    using T = typename P::score;
+    constexpr index W = lane_count<T>;
+    constexpr index max_rows = wide_geometry<T>::max_rows;
+    if (shape.head_dim_v == 0) shape.head_dim_v = shape.head_dim;
+    if (status const s = check_problem(shape); !s) return s;
+
+    tile_request const request{shape.head_dim, shape.head_dim_v, static_cast<index>(sizeof(typename P::key)), W, max_rows, false};
+    tile_request narrow = request;
+    narrow.narrow = true;
+    plan p;
+    p.shape = shape;
+    p.wide_tiles = Tiles::select(request);
+    p.narrow_kv_cols = tile_shape{Tiles::select(narrow)}.kv_cols;
+    p.narrow_rows = narrow_rows_limit<P>();
+    auto const fits = [](index kv_cols) { return kv_cols >= 16 && kv_cols <= max_kv_cols && kv_cols % 16 == 0; };
+    index const rows = p.wide_tiles.q_rows;
+    if (rows < W || rows > max_rows || rows % W != 0 || !fits(p.wide_tiles.kv_cols)) {
+        return status{errc::tiles_unsupported, rows, p.wide_tiles.kv_cols, max_rows};
+    }
+    if (!fits(p.narrow_kv_cols)) return status{errc::tiles_unsupported, W, p.narrow_kv_cols, max_rows};
+
+    arena wide_count{nullptr}, narrow_count{nullptr};
+    wide_slot<P>::lay_out(wide_count, shape, p.wide_tiles);
+    lay_out_narrow<P>(narrow_count, shape, p.narrow_rows, p.narrow_kv_cols);
+    index const most_rows = shape.group() * shape.q_tokens;
+    p.slot_bytes = static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_count.used()) : narrow_count.used());
+    if (shape.layout == kv_layout::strided && most_rows >= tune::copy_from_row_tiles * rows) {
+        p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) * static_cast<index>(sizeof(T));
+    }
+    p.score_bytes = static_cast<index>(sizeof(T));
+    p.dtypes[0] = dtype_name<typename P::query>();
+    p.dtypes[1] = dtype_name<typename P::key>();
+    p.dtypes[2] = dtype_name<typename P::value>();
+    p.dtypes[3] = dtype_name<typename P::output>();
+    p.isa = IMBREX_ISA_NAME;
+    out = p;
+    return {};
+}
+
+IMBREX_ISA_END

@@ -1,0 +1,33 @@
+// The dtype policy: what q, k, v and the output are stored as, and what scores and sums are computed in.
+#pragma once
+
+#include "imbrex/dtype.hpp"
+
+namespace imbrex {
+
+// Element types are the library's own storage types (see storage_of). Scores, weights and sums are f32, or f64 when everything
+// is f64, which is a checking aid of plain speed. 16-bit elements are widened in registers, exactly.
+template <element Q, element K = Q, element V = K, element O = Q>
+struct precision {
+    using query = storage_of<Q>;
+    using key = storage_of<K>;
+    using value = storage_of<V>;
+    using output = storage_of<O>;
+    using score = std::conditional_t<std::is_same_v<query, double>, double, float>;
+
+    static constexpr int doubles = std::is_same_v<query, double> + std::is_same_v<key, double> + std::is_same_v<value, double> +
+                                   std::is_same_v<output, double>;
+    static_assert(doubles == 0 || doubles == 4,
+                  "imbrex: f64 goes only with f64; make query, key, value and output all double, or none of them");
+};
+
+template <class P>
+concept precision_policy = requires {
+    typename P::query;
+    typename P::key;
+    typename P::value;
+    typename P::output;
+    typename P::score;
+};
+
+}    // namespace imbrex

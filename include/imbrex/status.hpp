@@ -1,0 +1,167 @@
+// What a call came to: a code and the offending integers, turned into one sentence when somebody asks.
+// No heap, no exceptions; trivially copyable, so it crosses translation units and dispatchers.
+#pragma once
+
+#include <charconv>
+#include <string_view>
+
+#include "imbrex/config.hpp"
+
+namespace imbrex {
+
+enum class errc : std::int32_t {
+    ok = 0,
+    negative_size,
+    too_long,
+    head_dim_range,
+    head_dim_mismatch,
+    heads_not_divisible,
+    kv_heads_mismatch,
+    kv_tokens_mismatch,
+    batch_mismatch,
+    output_shape,
+    dim_stride,
+    null_data,
+    misaligned,
+    output_self_overlap,
+    output_overlaps_input,
+    lse_overlap,
+    over_capacity,
+    over_batch,
+    plan_not_made,
+    plan_dtype,
+    plan_isa,
+    plan_mismatch,
+    workspace_too_small,
+    out_of_memory,
+    no_workers,
+    tiles_unsupported,
+    scale_not_finite,
+};
+
+// The tensor an error speaks of.
+enum class tensor_role : std::int64_t { query, key, value, output, lse };
+
+constexpr std::string_view role_name(std::int64_t role) noexcept {
+    constexpr std::string_view names[] = {"query", "key", "value", "output", "lse"};
+    return role >= 0 && role < 5 ? names[role] : std::string_view{"tensor"};
+}
+
+constexpr std::string_view plan_property(std::int64_t property) noexcept {
+    constexpr std::string_view names[] = {"the number of query heads", "the number of kv heads", "head_dim", "value's head_dim"};
+    return property >= 0 && property < 4 ? names[property] : std::string_view{"a property"};
+}
+
+// A sentence in a fixed buffer; longer ones are cut, never overrun.
+class status_text {
+public:
+    constexpr std::string_view view() const noexcept { return {text_, size_}; }
+    constexpr char const* c_str() const noexcept { return text_; }
+    constexpr operator std::string_view() const noexcept { return view(); }
+
+    constexpr status_text& operator<<(std::string_view piece) noexcept {
+        for (char const c : piece) {
+            if (size_ + 1 < sizeof text_) text_[size_++] = c;
+        }
+        text_[size_] = '\0';
+        return *this;
+    }
+    status_text& operator<<(std::int64_t number) noexcept {
+        char digits[24];
+        auto const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+        return *this << std::string_view{digits, static_cast<std::size_t>(end - digits)};
+    }
+
+private:
+    char text_[320] = {};
+    std::size_t size_ = 0;
+};
+
+class [[nodiscard]] status {
+public:
+    constexpr status() noexcept = default;
+    constexpr status(errc code, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0) noexcept
+        : code_{code}, values_{a, b, c} {}
+    constexpr status(errc code, tensor_role role, std::int64_t b = 0, std::int64_t c = 0) noexcept
+        : status{code, static_cast<std::int64_t>(role), b, c} {}
+
+    constexpr bool ok() const noexcept { return code_ == errc::ok; }
+    constexpr explicit operator bool() const noexcept { return ok(); }
+    constexpr errc code() const noexcept { return code_; }
+    constexpr std::int64_t value(int i) const noexcept { return values_[i]; }    // the offending integers, as the sentence names them
+
+    // What is wrong, with the values, and what to do, in one sentence.
+    inline status_text message() const noexcept;
+
+private:
+    errc code_ = errc::ok;
+    std::int64_t values_[3] = {};
+};
+
+inline status_text status::message() const noexcept {
+    status_text t;
+    auto const [a, b, c] = values_;
+    switch (code_) {
+        case errc::ok: return t << "ok";
+        case errc::negative_size:
+            return t << "imbrex: " << role_name(a) << " has a negative size " << b << "; every size must be 0 or more";
+        case errc::too_long:
+            return t << "imbrex: " << role_name(a) << " has " << b << " rows, more than the " << c
+                     << " that token positions can count; split the call";
+        case errc::head_dim_range:
+            return t << "imbrex: " << role_name(a) << " has head_dim " << b << "; it must be between 1 and " << c;
+        case errc::head_dim_mismatch:
+            return t << "imbrex: query has head_dim " << a << " but key has " << b << "; they must be equal";
+        case errc::heads_not_divisible:
+            return t << "imbrex: " << a << " query heads are no multiple of " << b
+                     << " kv heads; pass views whose head counts divide";
+        case errc::kv_heads_mismatch:
+            return t << "imbrex: key has " << a << " heads but value has " << b << "; they must be equal";
+        case errc::kv_tokens_mismatch:
+            return t << "imbrex: key has " << a << " tokens but value has " << b << "; they must be equal";
+        case errc::batch_mismatch:
+            return t << "imbrex: " << role_name(a) << " has batch " << b << " but the query has " << c
+                     << "; make them equal, or 1 to share one kv among all";
+        case errc::output_shape:
+            return t << "imbrex: output's axis " << a << " (batch, tokens, heads, head_dim) is " << b << " but must be " << c;
+        case errc::dim_stride:
+            return t << "imbrex: " << role_name(a) << " has stride " << b
+                     << " along head_dim; it must be 1, copy the tensor so that its last axis is contiguous";
+        case errc::null_data:
+            return t << "imbrex: " << role_name(a) << " has " << b << " elements but its data pointer is null";
+        case errc::misaligned:
+            return t << "imbrex: " << role_name(a) << "'s data pointer is not a multiple of its element's alignment of " << b
+                     << " bytes";
+        case errc::output_self_overlap:
+            return t << "imbrex: " << role_name(a) << "'s stride " << b << " on an axis of size " << c
+                     << " lets two results share an address; give each its own";
+        case errc::output_overlaps_input:
+            return t << "imbrex: output shares memory with " << role_name(a) << "; attention cannot run in place";
+        case errc::lse_overlap:
+            return t << "imbrex: lse shares memory with " << role_name(a) << "; give it memory of its own";
+        case errc::over_capacity:
+            return t << "imbrex: " << role_name(a) << " has " << b << " tokens but the plan was made for at most " << c
+                     << "; make a new plan";
+        case errc::over_batch:
+            return t << "imbrex: " << role_name(a) << " has batch " << b << " but the plan was made for at most " << c
+                     << "; make a new plan";
+        case errc::plan_not_made: return t << "imbrex: the plan is empty; call make_plan first and look at its status";
+        case errc::plan_dtype:
+            return t << "imbrex: " << role_name(a) << " has another element type than the plan was made for; make a new plan";
+        case errc::plan_isa: return t << "imbrex: the plan was made by code compiled for another instruction set; make it here";
+        case errc::plan_mismatch:
+            return t << "imbrex: " << plan_property(a) << " is " << b << " but the plan was made for " << c << "; make a new plan";
+        case errc::workspace_too_small:
+            return t << "imbrex: the workspace has " << a << " bytes but " << b
+                     << " are needed; pass that many, or allocate{} to let the call allocate them";
+        case errc::out_of_memory: return t << "imbrex: allocating a workspace of " << a << " bytes failed";
+        case errc::no_workers: return t << "imbrex: the executor says max_workers() = " << a << "; it must be 1 or more";
+        case errc::tiles_unsupported:
+            return t << "imbrex: tiles of " << a << " x " << b << " (q_rows x kv_cols) do not fit this unit: q_rows must be a "
+                     << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 1024";
+        case errc::scale_not_finite: return t << "imbrex: the scale is not a finite number; leave it unset for 1/sqrt(head_dim)";
+    }
+    return t << "imbrex: unknown error";
+}
+
+}    // namespace imbrex

@@ -1,0 +1,295 @@
+// The narrow unit: few query rows (decode), lanes along head_dim.
+//
+// Rows are padded to R = 1, 2, 4 or 8 and taken two at a time: a block of W / 2 keys against two rows fills W accumulators,
+// which one shuffle tree turns into one vector of scores. K and V are read once from memory, row by row, in the element type
+// they are stored in, and widened in registers; the passes for the other rows find the block in L1.
+// Memory traffic a tile: kv_cols x (head_dim + head_dim_v) elements of kv; the rest stays in L1.
+//
+// Decision: two rows a pass, because what streams best is a first touch with little work per cache line: the out-of-order
+// window then spans enough lines to keep memory busy. Four rows a pass with any software prefetch reach 50-66 % of the read
+// bandwidth, two rows without reach 85-95 % (f32, 4 rows, D=128, 4 KB blocks, AMD Zen 4, g++ 12, 2026-11-30).
+#pragma once
+
+#include <algorithm>
+
+#include "imbrex/units/softmax_rows.hpp"
+#include "imbrex/units/unit.hpp"
+#include "imbrex/workspace.hpp"
+
+IMBREX_ISA_BEGIN
+
+template <class T>
+struct narrow_scratch {
+    static constexpr index W = lane_count<T>;
+
+    T* q;         // rows x padded head_dim, in the order that pairs of K are read in
+    T* o;         // rows x padded head_dim_v, in the order that pairs of V are read in
+    T* s;         // row pairs x (kv_cols x 2), [key][row of the pair]: scores in log2 units, then weights
+    T* m;         // row pairs x W: the pair's maxima alternate, as their scores do; m_next and positions likewise
+    T* m_next;
+    lane_int<T>* positions;
+    T* l;         // rows
+    T* alpha;     // rows; by how much l and o must shrink
+    T* o_tile;    // o and l of one tile of keys
+    T* l_tile;
+
+    static constexpr index padded(index n) noexcept { return (n + W - 1) / W * W; }
+
+    // The one function that sizes and lays out the scratch; over a null arena it only counts.
+    static narrow_scratch lay_out(arena& memory, index rows, index head_dim, index head_dim_v, index kv_cols) noexcept {
+        narrow_scratch x;
+        x.q = memory.take<T>(rows * padded(head_dim));
+        x.o = memory.take<T>(rows * padded(head_dim_v));
+        x.s = memory.take<T>(rows * (kv_cols + W));
+        x.m = memory.take<T>(rows * W);
+        x.m_next = memory.take<T>(rows * W);
+        x.positions = memory.take<lane_int<T>>(rows * W);
+        x.l = memory.take<T>(std::max(rows, W));
+        x.alpha = memory.take<T>(std::max(rows, W));
+        x.o_tile = memory.take<T>(rows * padded(head_dim_v));
+        x.l_tile = memory.take<T>(rows);
+        return x;
+    }
+};
+
+template <class P, class Rule, int R>
+class narrow_unit {
+public:
+    using T = typename P::score;
+    using K = typename P::key;
+    using E = typename P::value;
+    using row_type = row_block<typename P::query, typename P::output>;
+    using tile_type = kv_tile<K, E>;
+    static constexpr int W = lane_count<T>;
+
+    narrow_unit(narrow_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
+                T scale_log2e) noexcept
+        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale_log2e} {}
+
+    position q_first() const noexcept { return static_cast<position>(x_.positions[0]); }
+    position q_last() const noexcept { return q_last_; }
+
+    IMBREX_NOINLINE void begin(row_type const& r) noexcept {
+        count_ = r.count;
+        q_stride_ = narrow_scratch<T>::padded(head_dim_);
+        o_stride_ = narrow_scratch<T>::padded(head_dim_v_);
+        std::fill_n(x_.q, R * q_stride_, T(0));
+        std::fill_n(x_.o, R * o_stride_, T(0));
+        for (index i = 0; i < count_; ++i) pack_query(r.query(i), x_.q + i * q_stride_);
+        for (index i = 0; i < pairs * W; ++i) {
+            index const row = i / W * at_once + i % at_once;
+            x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(row, count_ - 1)));
+        }
+        q_last_ = static_cast<position>(ctx_.query_offset() + r.token(count_ - 1));
+        std::fill_n(x_.m, pairs * W, lowest_score<T>);
+        std::fill_n(x_.l, R, T(0));
+    }
+
+    IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
+        keys_ = w.kv_end - w.kv_begin;
+        s_stride_ = (keys_ + block - 1) / block * W;
+        array_of<V, pairs> m;
+        for (int p = 0; p < pairs; ++p) m[p] = V(lowest_score<T>);
+        index j = 0;
+        for (; j + block <= keys_; j += block) {
+            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<edge::none>(tile.keys, j, block, p, w, seen));
+        }
+        if (j < keys_) {
+            int const left = static_cast<int>(keys_ - j);
+            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<edge::cut>(tile.keys, j, left, p, w, seen));
+        }
+        for (int p = 0; p < pairs; ++p) fold_maximum(m[p], p);
+    }
+
+    IMBREX_NOINLINE void absorb() noexcept {
+        for (int p = 0; p < pairs; ++p) {
+            alignas(64) array_of<T, W> alpha;
+            exp2_of<T>(V::load_aligned(x_.m + p * W) - V::load_aligned(x_.m_next + p * W)).store_aligned(alpha);
+            std::copy_n(alpha, at_once, x_.alpha + p * at_once);
+            std::copy_n(x_.m_next + p * W, W, x_.m + p * W);
+            alignas(64) array_of<T, W> unused = {};    // l is summed key by key in accumulate, in the same order as o
+            weigh_rows<T, 1>(x_.s + p * s_stride_, W, s_stride_ / W, x_.m + p * W, nullptr, unused);
+        }
+    }
+
+    IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
+        std::fill_n(x_.o_tile, R * o_stride_, T(0));
+        std::fill_n(x_.l_tile, R, T(0));
+        index const row_bytes = head_dim_v_ * static_cast<index>(sizeof(E));
+        index const step = std::max<index>(4, l1_block_bytes / row_bytes);
+        for (index j = 0; j < keys_; j += step) {
+            index const n = std::min(step, keys_ - j);
+            for (int p = 0; p < pairs; ++p) {
+                index d = 0;
+                for (; d + columns * W <= head_dim_v_; d += columns * W) accumulate_columns<columns>(tile.values, j, n, p, d);
+                for (; d + 2 * W <= head_dim_v_; d += 2 * W) accumulate_columns<2>(tile.values, j, n, p, d);
+                for (; d < head_dim_v_; d += W) accumulate_columns<1>(tile.values, j, n, p, d);
+            }
+        }
+        add_tile();
+    }
+
+    IMBREX_NOINLINE void finish(row_type const& r) noexcept {
+        for (index i = 0; i < count_; ++i) {
+            unpack_output(x_.o + i * o_stride_, x_.l[i] == T(0) ? T(0) : T(1) / x_.l[i], r.output(i));
+            if (r.lse != nullptr) *r.log_sum_exp(i) = log_sum_exp(x_.m[i / at_once * W + i % at_once], x_.l[i]);
+        }
+    }
+
+private:
+    using V = lanes<T>;
+    using simd = seam<T>;
+    enum class edge { none, cut };
+    static constexpr int at_once = R == 1 ? 1 : 2;
+    static constexpr int pairs = R / at_once;
+    static constexpr int block = W / at_once;    // keys whose scores fill one vector
+    static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
+    static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
+
+    void pack_query(typename P::query const* source, T* to) const noexcept {
+        V const scale(scale_);
+        alignas(64) array_of<T, 2 * W> pair;
+        index d = 0;
+        for (; d + 2 * W <= head_dim_; d += 2 * W) {
+            (simd::load(source + d) * scale).store_aligned(pair);
+            (simd::load(source + d + W) * scale).store_aligned(pair + W);
+            for (int i = 0; i < 2 * W; ++i) to[d + simd::template pair_lane<K>(i)] = pair[i];
+        }
+        for (; d < head_dim_; d += W) (load_upto(source + d, head_dim_ - d) * scale).store_aligned(to + d);
+    }
+
+    void unpack_output(T const* o, T inverse, typename P::output* to) const noexcept {
+        alignas(64) array_of<T, 2 * W> pair;
+        index d = 0;
+        for (; d + 2 * W <= head_dim_v_; d += 2 * W) {
+            for (int i = 0; i < 2 * W; ++i) pair[i] = o[d + simd::template pair_lane<E>(i)] * inverse;
+            simd::store(to + d, V::load_aligned(pair));
+            simd::store(to + d + W, V::load_aligned(pair + W));
+        }
+        for (; d < head_dim_v_; d += W) {
+            V const x = V::load_aligned(o + d) * V(inverse);
+            if (d + W <= head_dim_v_) {
+                simd::store(to + d, x);
+            } else {
+                simd::store_first(to + d, x, static_cast<int>(head_dim_v_ - d));
+            }
+        }
+    }
+
+    template <class Element>
+    static IMBREX_ALWAYS_INLINE V load_upto(Element const* p, index n) noexcept {
+        return n >= W ? simd::load(p) : simd::load_first(p, static_cast<int>(n));
+    }
+
+    // Scores of keys [j, j + n) for the rows of pair p.
+    template <edge Edge>
+    IMBREX_ALWAYS_INLINE V score_block(rows<K> keys, index j, int n, int p, tile_window const& w, coverage seen) noexcept {
+        array_of<V, W> acc;
+        IMBREX_UNROLL for (int i = 0; i < W; ++i) acc[i] = V(T(0));
+        T const* const q = x_.q + p * at_once * q_stride_;
+        index const in_pairs = head_dim_ / (2 * W) * (2 * W);
+        IMBREX_UNROLL for (int i = 0; i < block; ++i) {
+            if (Edge == edge::cut && i >= n) break;
+            K const* const key = keys.row(j + i);
+            _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
+                V low, high;
+                simd::load_pair(key + d, low, high);
+                low = in_register<T>(low), high = in_register<T>(high);
+                IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                    V& a = acc[i * at_once + r];
+                    a = simd::fma(low, V::load_aligned(q + r * q_stride_ + d), a);
+                    a = simd::fma(high, V::load_aligned(q + r * q_stride_ + d + W), a);
+                }
+            }
+            for (index d = in_pairs; d < head_dim_; d += W) {
+                V const x = load_upto(key + d, head_dim_ - d);
+                IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                    acc[i * at_once + r] = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), acc[i * at_once + r]);
+                }
+            }
+        }
+        V s = simd::at_most(V(highest_score<T>), simd::sums(acc));
+        if (Edge == edge::cut || seen == coverage::partial) s = mask(s, j, p, w, seen);
+        s.store_aligned(x_.s + p * s_stride_ + j * at_once);
+        return s;
+    }
+
+    V mask(V s, index j, int p, tile_window const& w, coverage seen) const noexcept {
+        using I = lane_int<T>;
+        auto const kv = positions_from<T>(w.kv_begin + j, at_once);
+        auto keep = kv < lanes<I>(static_cast<I>(w.kv_end));
+        if (seen == coverage::partial) keep = keep && rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), kv);
+        return xsimd::select(as_score_mask<T>(keep), s, V(-std::numeric_limits<T>::infinity()));
+    }
+
+    // From a maximum per (key, row) lane to one per row, in every lane of that row.
+    void fold_maximum(V tile_maximum, int p) noexcept {
+        alignas(64) array_of<T, W> lane;
+        tile_maximum.store_aligned(lane);
+        for (int r = 0; r < at_once; ++r) {
+            T m = x_.m[p * W + r];
+            for (int i = r; i < W; i += at_once) m = lane[i] <= m ? m : lane[i];    // a NaN is taken, so that its row shows it
+            for (int i = r; i < W; i += at_once) x_.m_next[p * W + i] = m;
+        }
+    }
+
+    void add_tile() noexcept {
+        for (int r = 0; r < R; ++r) {
+            V const alpha(x_.alpha[r]);
+            for (index d = r * o_stride_; d < (r + 1) * o_stride_; d += W) {
+                simd::fma(V::load_aligned(x_.o + d), alpha, V::load_aligned(x_.o_tile + d)).store_aligned(x_.o + d);
+            }
+            x_.l[r] = simd::fma(V(x_.l[r]), alpha, V(x_.l_tile[r])).get(0);
+        }
+    }
+
+    // o_tile[rows of pair p][d ... d + C W) += p v over keys [j, j + n); with the first columns, l_tile too.
+    template <int C>
+    IMBREX_NOINLINE void accumulate_columns(rows<E> values, index j, index n, int p, index d) noexcept {
+        array_of<array_of<V, C>, at_once> acc;
+        array_of<V, at_once> l;
+        IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+            l[r] = V(T(0));
+            IMBREX_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = V(T(0));
+        }
+        T const* weights = x_.s + p * s_stride_ + j * at_once;
+        E const* value = values.row(j) + d;
+        _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, weights += at_once, value += values.stride) {
+            array_of<V, C> x;
+            if constexpr (C == 1) {
+                x[0] = load_upto(value, head_dim_v_ - d);
+            } else {
+                IMBREX_UNROLL for (int c = 0; c < C; c += 2) {
+                    V low, high;
+                    simd::load_pair(value + c * W, low, high);
+                    x[c] = in_register<T>(low), x[c + 1] = in_register<T>(high);
+                }
+            }
+            IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                V const weight(weights[r]);
+                l[r] = l[r] + weight;
+                IMBREX_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = simd::fma(x[c], weight, acc[r][c]);
+            }
+        }
+        T* const o = x_.o_tile + p * at_once * o_stride_ + d;
+        IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+            if (d == 0) x_.l_tile[p * at_once + r] += l[r].get(0);
+            IMBREX_UNROLL for (int c = 0; c < C; ++c) {
+                T* const to = o + r * o_stride_ + c * W;
+                (V::load_aligned(to) + acc[r][c]).store_aligned(to);
+            }
+        }
+    }
+
+    narrow_scratch<T> x_;
+    Rule const& rule_;
+    head_context const& ctx_;
+    index head_dim_, head_dim_v_;
+    T scale_;
+    index q_stride_ = 0, o_stride_ = 0, s_stride_ = 0;
+    index count_ = 0;
+    index keys_ = 0;
+    position q_last_ = 0;
+};
+
+IMBREX_ISA_END

@@ -1,0 +1,68 @@
+// THE micro-kernel concept: a unit holds one tile of query rows and absorbs tiles of keys and values into it.
+//
+// Rows of a tile belong to one kv head: row r is the query of token r / group in head r % group of the heads that share that
+// kv head (GQA), so that K and V are read once for the whole group. Decode is the same with few tokens.
+//
+//   begin(rows)            packs the queries (scale and log2 e folded in) and resets m, l and o
+//   score(tile, w, seen)   s = q kT in log2 units, masked where `seen` is partial, and the running maximum m
+//   absorb()               p = 2^(s - m), l += sum p, and the factor by which o must shrink
+//   accumulate(tile)       o = factor * o + p v
+//   finish(rows)           o / l and the log-sum-exp, to the caller's memory; 0 and -inf where l is 0
+//
+// The unit clamps all edges: rows, keys and head_dim need be no multiple of anything, and nothing beyond them is read.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "imbrex/rows.hpp"
+#include "imbrex/rules/mask.hpp"
+#include "imbrex/simd.hpp"
+
+IMBREX_ISA_BEGIN
+
+// The rows of one work item in the caller's memory. Strides in elements.
+template <class Q, class O>
+struct row_block {
+    Q const* q = nullptr;    // token 0, first head of the group
+    O* out = nullptr;
+    float* lse = nullptr;    // may be null
+    index q_token = 0, q_head = 0;
+    index out_token = 0, out_head = 0;
+    index lse_token = 0, lse_head = 0;
+    index group = 1;
+    index first = 0;    // of count rows
+    index count = 0;
+
+    index token(index r) const noexcept { return (first + r) / group; }
+    index head(index r) const noexcept { return (first + r) % group; }
+    Q const* query(index r) const noexcept { return q + (token(r) * q_token + head(r) * q_head); }
+    O* output(index r) const noexcept { return out + (token(r) * out_token + head(r) * out_head); }
+    float* log_sum_exp(index r) const noexcept { return lse + (token(r) * lse_token + head(r) * lse_head); }
+};
+
+template <class U>
+concept attention_unit = requires(U& u, typename U::row_type const& r, typename U::tile_type const& t, tile_window const& w) {
+    u.begin(r);
+    u.score(t, w, coverage::full);
+    u.absorb();
+    u.accumulate(t);
+    u.finish(r);
+};
+
+// m starts here, not at -inf, so that m - m is never NaN; no finite score is lower.
+template <class T>
+inline constexpr T lowest_score = std::numeric_limits<T>::lowest();
+
+// Scores that overflow are held at the largest finite number, for inf - inf would be NaN.
+template <class T>
+inline constexpr T highest_score = std::numeric_limits<T>::max();
+
+// Natural logarithm of the sum of exp(score), from m (log2 units) and l.
+template <class T>
+inline float log_sum_exp(T m, T l) noexcept {
+    if (l == T(0)) return -std::numeric_limits<float>::infinity();
+    return static_cast<float>((static_cast<double>(m) + std::log2(static_cast<double>(l))) * 0.69314718055994530942);
+}
+
+IMBREX_ISA_END
