@@ -51,6 +51,12 @@ inline bool lies_apart(shape4 const& shape, strides4 const& strides, index eleme
     return shape.tokens > 1 && strides.token > shape.head_dim && strides.token * element_bytes >= near_bytes;
 }
 
+// Whether this scale, in log2 units, is a finite T. False for NaN.
+template <class T>
+bool fits(double scale) noexcept {
+    return std::abs(scale) <= static_cast<double>(std::numeric_limits<T>::max()) / 2;
+}
+
 // A checked call, ready to run.
 template <precision_policy P, score_mask Rule>
 class dense_call {
@@ -116,6 +122,7 @@ private:
     place place_of(index head) const noexcept { return {head / kv_.k.shape.heads, head % kv_.k.shape.heads}; }
 
     dense_head<K, V> head_at(place at) const noexcept {
+        if (kv_.k.shape.tokens == 0) return {};
         auto const b = [&](shape4 const& s) { return s.batch == 1 ? 0 : at.batch; };
         return {{kv_.k.row(b(kv_.k.shape), 0, at.kv_head), kv_.k.strides.token}, {kv_.v.row(b(kv_.v.shape), 0, at.kv_head), kv_.v.strides.token}};
     }
@@ -236,9 +243,9 @@ status attention(plan const& p, tensor_view<Q> q, Kv const& kv, tensor_view<O> o
     tensor_facts const lse = o.lse.data == nullptr ? tensor_facts{} : tensor_facts::of(o.lse, q.shape);
     if (status const s = check_call(tensor_facts::of(q), tensor_facts::of(kv.k), tensor_facts::of(kv.v), tensor_facts::of(out), lse); !s) return s;
     if (status const s = detail::check_plan<P>(p, q.shape, kv.k.shape, kv.v.shape); !s) return s;
-    if (o.scale && !std::isfinite(*o.scale)) return status{errc::scale_not_finite};
+    if (o.scale && !detail::fits<typename P::score>(*o.scale)) return {errc::scale_not_finite};
     index const workers = o.executor.max_workers();
-    if (workers < 1) return status{errc::no_workers, workers};
+    if (workers < 1) return {errc::no_workers, workers};
     if (q.shape.batch == 0 || q.shape.tokens == 0 || q.shape.heads == 0) return {};
     std::size_t const bytes = workspace_bytes(p, workers);
     if (!o.workspace.may_allocate() && o.workspace.size() < bytes) {

@@ -1,6 +1,7 @@
 // What is refused, and why, before anything is read or written. Knows tensors as shapes, strides and addresses only.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -65,20 +66,26 @@ struct footprint {
     bool empty() const noexcept { return first == last; }
 };
 
-// Whether some element of one lies on an element of the other. Two slices of one packed buffer (same token stride, each within
-// a period of it) interleave without touching; otherwise ranges that cross count as shared.
+// Bytes from one token to the next, or from one sequence to the next where there is one token each; 0 where there is but one row.
+inline index period_of(tensor_facts const& t) noexcept {
+    if (t.shape.tokens > 1) return t.strides.token * t.element_bytes;
+    return t.shape.batch > 1 ? t.strides.batch * t.element_bytes : 0;
+}
+
+// Whether some element of one lies on an element of the other. Two slices of one packed buffer (the same period, each within it)
+// interleave without touching; otherwise ranges that cross count as shared.
 inline bool share_memory(tensor_facts const& a, tensor_facts const& b) noexcept {
     footprint const fa{a}, fb{b};
     if (fa.empty() || fb.empty() || fa.last <= fb.first || fb.last <= fa.first) return false;
-    index const period = a.strides.token * a.element_bytes;
-    if (period <= 0 || period != b.strides.token * b.element_bytes) return true;
-    auto const whole_periods = [&](tensor_facts const& t) {
-        return t.shape.batch == 1 || t.strides.batch * t.element_bytes % period == 0;
+    index const period = period_of(a);
+    if (period <= 0 || period != period_of(b)) return true;
+    auto const regular = [&](tensor_facts const& t) {    // repeats with the period, and its heads lie upwards
+        return (t.shape.batch == 1 || t.strides.batch * t.element_bytes % period == 0) && (t.shape.heads == 1 || t.strides.head >= 0);
     };
     auto const within = [](tensor_facts const& t) {    // bytes of one token, all heads
-        return ((t.shape.heads - 1) * t.strides.head + t.shape.head_dim) * t.element_bytes;
+        return ((t.shape.heads - 1) * (t.shape.heads > 1 ? t.strides.head : 0) + t.shape.head_dim) * t.element_bytes;
     };
-    if (!whole_periods(a) || !whole_periods(b) || a.strides.head < 0 || b.strides.head < 0) return true;
+    if (!regular(a) || !regular(b)) return true;
     index const forward = static_cast<index>(b.address - a.address) % period;
     index const offset = forward < 0 ? forward + period : forward;
     return !(within(a) <= offset && offset + within(b) <= period);
@@ -93,12 +100,26 @@ inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
     return {};
 }
 
+// Each axis, and all together, within an eighth of the address space, so that no later arithmetic on them overflows.
+inline status check_reach(tensor_facts const& t, tensor_role role) noexcept {
+    constexpr index limit = index{1} << 60;
+    index const sizes[] = {t.shape.batch, t.shape.tokens, t.shape.heads};
+    index const strides[] = {t.strides.batch, t.strides.token, t.strides.head};
+    for (int i = 0; i < 3; ++i) {
+        index reach = 0;
+        bool const overflow = __builtin_mul_overflow(std::max<index>(1, sizes[i]), strides[i], &reach) ||
+                              __builtin_mul_overflow(reach, t.element_bytes, &reach);
+        if (sizes[i] > 1 && (overflow || reach > limit || reach < -limit)) return {errc::too_far, role, sizes[i], strides[i]};
+    }
+    return {};
+}
+
 inline status check_memory(tensor_facts const& t, tensor_role role) noexcept {
     if (t.shape.head_dim > 1 && t.strides.dim != 1) return {errc::dim_stride, role, t.strides.dim};
-    if (t.shape.elements() == 0) return {};
-    if (t.address == 0) return {errc::null_data, role, t.shape.elements()};
+    if (t.shape.batch == 0 || t.shape.tokens == 0 || t.shape.heads == 0) return {};
+    if (t.address == 0) return {errc::null_data, role, t.shape.tokens};
     if (t.address % static_cast<std::uintptr_t>(t.alignment) != 0) return {errc::misaligned, role, t.alignment};
-    return {};
+    return check_reach(t, role);
 }
 
 // Every result must have an address of its own.

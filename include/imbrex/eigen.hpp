@@ -19,7 +19,7 @@
 
 namespace imbrex {
 
-namespace detail {
+namespace eigen_detail {
 
 // The library's element type for one of Eigen's, of the same size and bits.
 template <class Scalar>
@@ -63,22 +63,22 @@ constexpr void check_in_memory() noexcept {
                   "imbrex: view_of would outlive this temporary matrix; give it a name first");
 }
 
-}    // namespace detail
+}    // namespace eigen_detail
 
 // One head: row i of the matrix is token i, its columns are head_dim.
-template <detail::eigen_dense M>
+template <eigen_detail::eigen_dense M>
 auto view_of(M&& m) noexcept {
-    detail::check_in_memory<M>();
-    return strided(detail::eigen_data(m.data()), shape4{1, m.rows(), 1, m.cols()}, strides4{0, m.rowStride(), 0, m.colStride()});
+    eigen_detail::check_in_memory<M>();
+    return strided(eigen_detail::eigen_data(m.data()), shape4{1, m.rows(), 1, m.cols()}, strides4{0, m.rowStride(), 0, m.colStride()});
 }
 
 // Heads side by side: row i of the matrix is token i, its columns are heads * head_dim. Where they do not divide, the view has
 // head_dim 0, which a call refuses.
-template <detail::eigen_dense M>
+template <eigen_detail::eigen_dense M>
 auto view_of(M&& m, index heads) noexcept {
-    detail::check_in_memory<M>();
+    eigen_detail::check_in_memory<M>();
     index const head_dim = heads > 0 && m.cols() % heads == 0 ? m.cols() / heads : 0;
-    return strided(detail::eigen_data(m.data()), shape4{1, m.rows(), heads, head_dim},
+    return strided(eigen_detail::eigen_data(m.data()), shape4{1, m.rows(), heads, head_dim},
                    strides4{0, m.rowStride(), head_dim * m.colStride(), m.colStride()});
 }
 
@@ -89,7 +89,7 @@ enum class axis_order {
     batch_head_token_dim,
 };
 
-namespace detail {
+namespace eigen_detail {
 
 // Eigen::Tensor, TensorFixedSize or TensorMap of rank 4, known by its shape: Eigen's tensor header is the user's to include.
 template <class T>
@@ -108,16 +108,16 @@ inline constexpr bool is_row_major = static_cast<int>(T::Layout) == static_cast<
 template <class T>
 concept maps_memory = std::constructible_from<T, decltype(std::declval<T&>().data()), typename T::Dimensions const&>;
 
-}    // namespace detail
+}    // namespace eigen_detail
 
 // A tensor of four axes, e.g. Eigen::TensorMap<Eigen::Tensor<float, 4, Eigen::RowMajor>>.
-template <detail::eigen_tensor T>
+template <eigen_detail::eigen_tensor T>
 auto view_of(T&& t, axis_order order = axis_order::batch_token_head_dim) noexcept {
     using Tensor = std::remove_cvref_t<T>;
-    static_assert(std::is_lvalue_reference_v<T> || detail::maps_memory<Tensor>,
+    static_assert(std::is_lvalue_reference_v<T> || eigen_detail::maps_memory<Tensor>,
                   "imbrex: view_of would outlive this temporary tensor; give it a name first");
-    auto const size = [&](unsigned axis) { return static_cast<index>(t.dimension(detail::is_row_major<Tensor> ? axis : 3 - axis)); };
-    auto* const data = detail::eigen_data(t.data());
+    auto const size = [&](unsigned axis) { return static_cast<index>(t.dimension(eigen_detail::is_row_major<Tensor> ? axis : 3 - axis)); };
+    auto* const data = eigen_detail::eigen_data(t.data());
     if (order == axis_order::batch_head_token_dim) return bhsd(data, shape4{size(0u), size(2u), size(1u), size(3u)});
     return bshd(data, shape4{size(0u), size(1u), size(2u), size(3u)});
 }

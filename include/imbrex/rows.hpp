@@ -15,12 +15,11 @@ struct rows {
     constexpr rows from(index j) const noexcept { return {data + j * stride, stride}; }
 };
 
-// Keys and values of one window, and the keys that come after it (a hint for prefetching; may lie past the end).
+// Keys and values of one window.
 template <class K, class V>
 struct kv_tile {
     rows<K> keys;
     rows<V> values;
-    rows<K> next_keys;
 };
 
 }    // namespace imbrex

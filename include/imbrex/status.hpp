@@ -21,6 +21,7 @@ enum class errc : std::int32_t {
     batch_mismatch,
     output_shape,
     dim_stride,
+    too_far,
     null_data,
     misaligned,
     output_self_overlap,
@@ -127,11 +128,14 @@ inline status_text status::message() const noexcept {
         case errc::dim_stride:
             return t << "imbrex: " << role_name(a) << " has stride " << b
                      << " along head_dim; it must be 1, copy the tensor so that its last axis is contiguous";
+        case errc::too_far:
+            return t << "imbrex: " << role_name(a) << "'s axis of size " << b << " and stride " << c
+                     << " reaches further than addresses do; check its shape and strides";
         case errc::null_data:
-            return t << "imbrex: " << role_name(a) << " has " << b << " elements but its data pointer is null";
+            return t << "imbrex: " << role_name(a) << " has " << b << " tokens but its data pointer is null; pass its memory";
         case errc::misaligned:
             return t << "imbrex: " << role_name(a) << "'s data pointer is not a multiple of its element's alignment of " << b
-                     << " bytes";
+                     << " bytes; align it";
         case errc::output_self_overlap:
             return t << "imbrex: " << role_name(a) << "'s stride " << b << " on an axis of size " << c
                      << " lets two results share an address; give each its own";
@@ -159,7 +163,7 @@ inline status_text status::message() const noexcept {
         case errc::tiles_unsupported:
             return t << "imbrex: tiles of " << a << " x " << b << " (q_rows x kv_cols) do not fit this unit: q_rows must be a "
                      << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 1024";
-        case errc::scale_not_finite: return t << "imbrex: the scale is not a finite number; leave it unset for 1/sqrt(head_dim)";
+        case errc::scale_not_finite: return t << "imbrex: the scale is not a finite number (of the scores' type); leave it unset for 1/sqrt(head_dim)";
     }
     return t << "imbrex: unknown error";
 }

@@ -10,8 +10,6 @@
 
 namespace imbrex {
 
-namespace detail {
-
 // One run() of a submit_executor. Callables that the pool starts late still look at it when run() has long returned, so it is
 // shared, and once every task is taken it never touches the caller's frame again.
 class submitted_run {
@@ -37,16 +35,14 @@ private:
     std::atomic<std::uint32_t> finished_{0};
 };
 
-}    // namespace detail
-
 // What a pool is given: a small copyable callable. It may be run on any thread, at any time, late, or never.
 class pool_job {
 public:
-    explicit pool_job(std::shared_ptr<detail::submitted_run> run) noexcept : run_{std::move(run)} {}
+    explicit pool_job(std::shared_ptr<submitted_run> run) noexcept : run_{std::move(run)} {}
     void operator()() const noexcept { run_->run_next(); }
 
 private:
-    std::shared_ptr<detail::submitted_run> run_;
+    std::shared_ptr<submitted_run> run_;
 };
 
 //     submit_executor executor{[&](auto job) { pool.enqueue(job); }, 8};    // up to 8 threads, the caller's own among them
@@ -68,7 +64,7 @@ public:
 
     void run(index n, task_ref task) noexcept {
         if (n <= 1) return serial_executor::run(n, task);
-        auto const shared = std::make_shared<detail::submitted_run>(n, task);
+        auto const shared = std::make_shared<submitted_run>(n, task);
         for (index i = 1; i < n; ++i) submit_(pool_job{shared});
         while (shared->run_next()) {
         }

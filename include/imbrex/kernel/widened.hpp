@@ -56,8 +56,7 @@ struct widened {
     kv_tile<T, T> tile(index kv_begin, index kv_end) const noexcept {
         auto const t = head.tile(kv_begin, kv_end);
         index const n = kv_end - kv_begin;
-        rows<T> const keys = as_t(t.keys, n, head_dim, scratch.keys);
-        return {keys, as_t(t.values, n, head_dim_v, scratch.values), keys.from(n)};
+        return {as_t(t.keys, n, head_dim, scratch.keys), as_t(t.values, n, head_dim_v, scratch.values)};
     }
 
 private:

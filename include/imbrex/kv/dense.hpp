@@ -23,9 +23,7 @@ struct dense_head {
     rows<K> keys;
     rows<V> values;
 
-    constexpr kv_tile<K, V> tile(index kv_begin, index kv_end) const noexcept {
-        return {keys.from(kv_begin), values.from(kv_begin), keys.from(kv_end)};
-    }
+    constexpr kv_tile<K, V> tile(index kv_begin, index) const noexcept { return {keys.from(kv_begin), values.from(kv_begin)}; }
 };
 
 }    // namespace imbrex

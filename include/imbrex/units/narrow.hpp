@@ -92,11 +92,12 @@ public:
         for (int p = 0; p < pairs; ++p) m[p] = V(lowest_score<T>);
         index j = 0;
         for (; j + block <= keys_; j += block) {
-            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<edge::none>(tile.keys, j, block, p, w, seen));
+            m[0] = simd::max(m[0], score_block<from_memory>(tile.keys, j, block, 0, w, seen));
+            for (int p = 1; p < pairs; ++p) m[p] = simd::max(m[p], score_block<from_l1>(tile.keys, j, block, p, w, seen));
         }
         if (j < keys_) {
             int const left = static_cast<int>(keys_ - j);
-            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<edge::cut>(tile.keys, j, left, p, w, seen));
+            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<one_by_one>(tile.keys, j, left, p, w, seen));
         }
         for (int p = 0; p < pairs; ++p) fold_maximum(m[p], p);
     }
@@ -139,10 +140,15 @@ public:
 private:
     using V = lanes<T>;
     using simd = seam<T>;
-    enum class edge { none, cut };
     static constexpr int at_once = R == 1 ? 1 : 2;
     static constexpr int pairs = R / at_once;
     static constexpr int block = W / at_once;    // keys whose scores fill one vector
+    // Keys side by side share the loads of q, of which one a cycle is the limit. Decision: the first pass, from memory, takes two
+    // 16-bit rows together but f32 rows singly: two streams 512 bytes apart halve the read bandwidth (29 -> 10 GB/s), while for
+    // bf16 it is 16 -> 23 GB/s (D=128, 4 rows, AMD Zen 4, g++ 12, 2026-11-30). Later passes, from L1: four, 33 -> 41 GB/s.
+    static constexpr int one_by_one = 1;
+    static constexpr int from_memory = std::min(sizeof(K) <= 2 ? 2 : 1, block);
+    static constexpr int from_l1 = std::min(sizeof(K) <= 2 ? 2 : 4, block);
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
 
@@ -181,44 +187,55 @@ private:
         return n >= W ? simd::load(p) : simd::load_first(p, static_cast<int>(n));
     }
 
-    // Scores of keys [j, j + n) for the rows of pair p.
-    template <edge Edge>
+    // Scores of keys [j, j + n) for the rows of pair p, taking Side keys side by side.
+    template <int Side>
     IMBREX_ALWAYS_INLINE V score_block(rows<K> keys, index j, int n, int p, tile_window const& w, coverage seen) noexcept {
         array_of<V, W> acc;
         IMBREX_UNROLL for (int i = 0; i < W; ++i) acc[i] = V(T(0));
         T const* const q = x_.q + p * at_once * q_stride_;
         index const in_pairs = head_dim_ / (2 * W) * (2 * W);
-        IMBREX_UNROLL for (int i = 0; i < block; ++i) {
-            if (Edge == edge::cut && i >= n) break;
+        IMBREX_UNROLL for (int i = 0; i < block; i += Side) {
+            if (Side == one_by_one && i >= n) continue;
             K const* const key = keys.row(j + i);
             _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
-                V low, high;
-                simd::load_pair(key + d, low, high);
-                low = in_register<T>(low), high = in_register<T>(high);
+                array_of<V, at_once> q_low, q_high;
                 IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
-                    V& a = acc[i * at_once + r];
-                    a = simd::fma(low, V::load_aligned(q + r * q_stride_ + d), a);
-                    a = simd::fma(high, V::load_aligned(q + r * q_stride_ + d + W), a);
+                    q_low[r] = V::load_aligned(q + r * q_stride_ + d);
+                    q_high[r] = V::load_aligned(q + r * q_stride_ + d + W);
+                    if (Side > 1) q_low[r] = in_register<T>(q_low[r]), q_high[r] = in_register<T>(q_high[r]);
+                }
+                IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+                    V low, high;
+                    simd::load_pair(key + u * keys.stride + d, low, high);
+                    low = in_register<T>(low), high = in_register<T>(high);
+                    IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                        V& a = acc[(i + u) * at_once + r];
+                        a = simd::fma(high, q_high[r], simd::fma(low, q_low[r], a));
+                    }
                 }
             }
             for (index d = in_pairs; d < head_dim_; d += W) {
-                V const x = load_upto(key + d, head_dim_ - d);
-                IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
-                    acc[i * at_once + r] = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), acc[i * at_once + r]);
+                IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+                    V const x = load_upto(key + u * keys.stride + d, head_dim_ - d);
+                    IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                        V& a = acc[(i + u) * at_once + r];
+                        a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
+                    }
                 }
             }
         }
         V s = simd::at_most(V(highest_score<T>), simd::sums(acc));
-        if (Edge == edge::cut || seen == coverage::partial) s = mask(s, j, p, w, seen);
+        if (n < block || seen == coverage::partial) s = mask(s, j, p, w, seen);
         s.store_aligned(x_.s + p * s_stride_ + j * at_once);
         return s;
     }
 
     V mask(V s, index j, int p, tile_window const& w, coverage seen) const noexcept {
         using I = lane_int<T>;
-        auto const kv = positions_from<T>(w.kv_begin + j, at_once);
-        auto keep = kv < lanes<I>(static_cast<I>(w.kv_end));
-        if (seen == coverage::partial) keep = keep && rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), kv);
+        auto keep = positions_from<T>(0, at_once) < lanes<I>(static_cast<I>(keys_ - j));
+        if (seen == coverage::partial) {
+            keep = keep && rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), positions_from<T>(w.kv_begin + j, at_once));
+        }
         return xsimd::select(as_score_mask<T>(keep), s, V(-std::numeric_limits<T>::infinity()));
     }
 
