@@ -20,12 +20,16 @@ struct tensor_facts {
 
     template <class T>
     static tensor_facts of(tensor_view<T> const& v) noexcept {
-        return {reinterpret_cast<std::uintptr_t>(v.data), static_cast<index>(sizeof(T)), static_cast<index>(alignof(T)), v.shape, v.strides};
+        return {reinterpret_cast<std::uintptr_t>(v.data), static_cast<index>(sizeof(T)), static_cast<index>(alignof(T)), v.shape,
+                v.strides};
     }
     // The log-sum-exp of these queries: one number per row.
     static tensor_facts of(row_stats_view<float> const& v, shape4 const& query) noexcept {
-        return {reinterpret_cast<std::uintptr_t>(v.data), sizeof(float), alignof(float),
-                {query.batch, query.tokens, query.heads, 1}, {v.batch_stride, v.token_stride, v.head_stride, 1}};
+        return {reinterpret_cast<std::uintptr_t>(v.data),
+                sizeof(float),
+                alignof(float),
+                {query.batch, query.tokens, query.heads, 1},
+                {v.batch_stride, v.token_stride, v.head_stride, 1}};
     }
 };
 
@@ -80,7 +84,8 @@ inline bool share_memory(tensor_facts const& a, tensor_facts const& b) noexcept 
     index const period = period_of(a);
     if (period <= 0 || period != period_of(b)) return true;
     auto const regular = [&](tensor_facts const& t) {    // repeats with the period, and its heads lie upwards
-        return (t.shape.batch == 1 || t.strides.batch * t.element_bytes % period == 0) && (t.shape.heads == 1 || t.strides.head >= 0);
+        return (t.shape.batch == 1 || t.strides.batch * t.element_bytes % period == 0) &&
+               (t.shape.heads == 1 || t.strides.head >= 0);
     };
     auto const within = [](tensor_facts const& t) {    // bytes of one token, all heads
         return ((t.shape.heads - 1) * (t.shape.heads > 1 ? t.strides.head : 0) + t.shape.head_dim) * t.element_bytes;
@@ -96,7 +101,8 @@ inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
         if (size < 0) return {errc::negative_size, role, size};
     }
     if (t.shape.tokens > max_length) return {errc::too_long, role, t.shape.tokens, max_length};
-    if (t.shape.head_dim < 1 || t.shape.head_dim > max_head_dim) return {errc::head_dim_range, role, t.shape.head_dim, max_head_dim};
+    if (t.shape.head_dim < 1 || t.shape.head_dim > max_head_dim)
+        return {errc::head_dim_range, role, t.shape.head_dim, max_head_dim};
     return {};
 }
 
@@ -127,7 +133,8 @@ inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
     footprint const f{t};
     index inner = t.element_bytes;
     for (int i = 0; i < f.count; ++i) {
-        if (f.axes[i].stride_bytes < inner) return {errc::output_self_overlap, role, f.axes[i].stride_bytes / t.element_bytes, f.axes[i].size};
+        if (f.axes[i].stride_bytes < inner)
+            return {errc::output_self_overlap, role, f.axes[i].stride_bytes / t.element_bytes, f.axes[i].size};
         inner = f.axes[i].stride_bytes * (f.axes[i].size - 1) + inner;
     }
     return {};

@@ -52,8 +52,8 @@
 
 namespace imbrex {
 
-using index = std::ptrdiff_t;      // sizes, offsets and strides, in elements unless the name says bytes
-using position = std::int32_t;     // a token's place in its sequence
+using index = std::ptrdiff_t;     // sizes, offsets and strides, in elements unless the name says bytes
+using position = std::int32_t;    // a token's place in its sequence
 
 inline constexpr index max_length = index{0x7fffffff};    // lengths of 2^31 and more are refused
 inline constexpr index max_head_dim = 1024;

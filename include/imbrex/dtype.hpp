@@ -147,9 +147,13 @@ struct [[gnu::may_alias]] f16 {
 
     IMBREX_ALWAYS_INLINE constexpr operator float() const noexcept { return detail::widen<float, detail::f16_format>(bits); }
     template <std::same_as<double> T>
-    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept { return detail::widen<T, detail::f16_format>(bits); }
+    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept {
+        return detail::widen<T, detail::f16_format>(bits);
+    }
     template <std::same_as<detail::native_f16> T>
-    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept { return std::bit_cast<T>(bits); }
+    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept {
+        return std::bit_cast<T>(bits);
+    }
 };
 
 // bfloat16, the upper half of a float. Denormals are kept, where x86's VCVTNEPS2BF16 would flush them.
@@ -170,9 +174,13 @@ struct [[gnu::may_alias]] bf16 {
 
     IMBREX_ALWAYS_INLINE constexpr operator float() const noexcept { return detail::widen<float, detail::bf16_format>(bits); }
     template <std::same_as<double> T>
-    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept { return detail::widen<T, detail::bf16_format>(bits); }
+    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept {
+        return detail::widen<T, detail::bf16_format>(bits);
+    }
     template <std::same_as<detail::native_bf16> T>
-    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept { return std::bit_cast<T>(bits); }
+    IMBREX_ALWAYS_INLINE constexpr explicit operator T() const noexcept {
+        return std::bit_cast<T>(bits);
+    }
 };
 
 namespace detail {
@@ -180,17 +188,29 @@ namespace detail {
 template <class T>
 struct storage {};
 template <>
-struct storage<float> { using type = float; };
+struct storage<float> {
+    using type = float;
+};
 template <>
-struct storage<double> { using type = double; };
+struct storage<double> {
+    using type = double;
+};
 template <>
-struct storage<f16> { using type = f16; };
+struct storage<f16> {
+    using type = f16;
+};
 template <>
-struct storage<bf16> { using type = bf16; };
+struct storage<bf16> {
+    using type = bf16;
+};
 template <>
-struct storage<native_f16> { using type = f16; };
+struct storage<native_f16> {
+    using type = f16;
+};
 template <>
-struct storage<native_bf16> { using type = bf16; };
+struct storage<native_bf16> {
+    using type = bf16;
+};
 
 }    // namespace detail
 
@@ -200,15 +220,21 @@ using storage_of = typename detail::storage<std::remove_const_t<T>>::type;
 
 // What a tensor may hold, const or not. std::uint16_t is not one of them, as it may be either: see as_f16 and as_bf16.
 template <class T>
-concept element = requires { typename storage_of<T>; };
+concept element = requires {
+    typename storage_of<T>;
+};
 
 template <element T>
 IMBREX_ALWAYS_INLINE constexpr std::string_view dtype_name() noexcept {
     using storage = storage_of<T>;
-    if constexpr (std::same_as<storage, float>) return "f32";
-    else if constexpr (std::same_as<storage, double>) return "f64";
-    else if constexpr (std::same_as<storage, f16>) return "f16";
-    else return "bf16";
+    if constexpr (std::same_as<storage, float>)
+        return "f32";
+    else if constexpr (std::same_as<storage, double>)
+        return "f64";
+    else if constexpr (std::same_as<storage, f16>)
+        return "f16";
+    else
+        return "bf16";
 }
 
 // Exact, but for a double, which rounds as the language does (the rounding mode applies).
@@ -234,8 +260,10 @@ IMBREX_ALWAYS_INLINE constexpr T round_to(Wide x) noexcept {
 // std::start_lifetime_as (C++23), so this is a promise of the supported compilers, kept under -fstrict-aliasing by test.
 template <element T>
 IMBREX_ALWAYS_INLINE auto as_storage(T* data) noexcept {
-    if constexpr (std::is_const_v<T>) return reinterpret_cast<storage_of<T> const*>(data);
-    else return reinterpret_cast<storage_of<T>*>(data);
+    if constexpr (std::is_const_v<T>)
+        return reinterpret_cast<storage_of<T> const*>(data);
+    else
+        return reinterpret_cast<storage_of<T>*>(data);
 }
 
 // Raw 16-bit words, as tensors of other libraries are often kept: the caller says which format they are in.

@@ -39,7 +39,8 @@ struct element_of_eigen<Eigen::bfloat16> {
 template <class Scalar>
 auto eigen_data(Scalar* data) noexcept {
     using E = typename element_of_eigen<std::remove_const_t<Scalar>>::type;
-    static_assert(element<E>, "imbrex: attention reads float, double, Eigen::half or Eigen::bfloat16; cast the matrix or tensor to one");
+    static_assert(element<E>,
+                  "imbrex: attention reads float, double, Eigen::half or Eigen::bfloat16; cast the matrix or tensor to one");
     return reinterpret_cast<std::conditional_t<std::is_const_v<Scalar>, E const, E>*>(data);
 }
 
@@ -49,10 +50,14 @@ template <class D>
 void as_owner(Eigen::PlainObjectBase<D> const&);
 
 template <class M>
-concept eigen_dense = requires(std::remove_cvref_t<M> const& m) { as_dense(m); };
+concept eigen_dense = requires(std::remove_cvref_t<M> const& m) {
+    as_dense(m);
+};
 
 template <class M>
-concept eigen_owner = requires(std::remove_cvref_t<M> const& m) { as_owner(m); };
+concept eigen_owner = requires(std::remove_cvref_t<M> const& m) {
+    as_owner(m);
+};
 
 template <class M>
 constexpr void check_in_memory() noexcept {
@@ -69,7 +74,8 @@ constexpr void check_in_memory() noexcept {
 template <eigen_detail::eigen_dense M>
 auto view_of(M&& m) noexcept {
     eigen_detail::check_in_memory<M>();
-    return strided(eigen_detail::eigen_data(m.data()), shape4{1, m.rows(), 1, m.cols()}, strides4{0, m.rowStride(), 0, m.colStride()});
+    return strided(eigen_detail::eigen_data(m.data()), shape4{1, m.rows(), 1, m.cols()},
+                   strides4{0, m.rowStride(), 0, m.colStride()});
 }
 
 // Heads side by side: row i of the matrix is token i, its columns are heads * head_dim. Where they do not divide, the view has
@@ -93,7 +99,7 @@ namespace eigen_detail {
 
 // Eigen::Tensor, TensorFixedSize or TensorMap of rank 4, known by its shape: Eigen's tensor header is the user's to include.
 template <class T>
-concept eigen_tensor = !eigen_dense<T> && requires(T& t) {
+concept eigen_tensor = !eigen_dense<T> && requires(T & t) {
     typename std::remove_cvref_t<T>::Dimensions;
     t.data();
     { t.dimension(0) } -> std::convertible_to<index>;
@@ -116,7 +122,9 @@ auto view_of(T&& t, axis_order order = axis_order::batch_token_head_dim) noexcep
     using Tensor = std::remove_cvref_t<T>;
     static_assert(std::is_lvalue_reference_v<T> || eigen_detail::maps_memory<Tensor>,
                   "imbrex: view_of would outlive this temporary tensor; give it a name first");
-    auto const size = [&](unsigned axis) { return static_cast<index>(t.dimension(eigen_detail::is_row_major<Tensor> ? axis : 3 - axis)); };
+    auto const size = [&](unsigned axis) {
+        return static_cast<index>(t.dimension(eigen_detail::is_row_major<Tensor> ? axis : 3 - axis));
+    };
     auto* const data = eigen_detail::eigen_data(t.data());
     if (order == axis_order::batch_head_token_dim) return bhsd(data, shape4{size(0u), size(2u), size(1u), size(3u)});
     return bshd(data, shape4{size(0u), size(1u), size(2u), size(3u)});

@@ -14,7 +14,8 @@ class task_ref {
 public:
     template <class F>
         requires(!std::same_as<std::remove_cvref_t<F>, task_ref> && std::invocable<F&, index>)
-    task_ref(F& f) noexcept
+    task_ref(F& f)
+    noexcept
         : object_{const_cast<void*>(static_cast<void const*>(std::addressof(f)))},
           call_{[](void* object, index i) { (*static_cast<F*>(object))(i); }} {}
 
@@ -46,13 +47,14 @@ struct serial_executor {
 class executor_ref {
 public:
     executor_ref() noexcept
-        : object_{nullptr},
-          run_{[](void*, index n, task_ref task) { serial_executor::run(n, task); }},
-          max_workers_{[](void*) { return serial_executor::max_workers(); }} {}
+        : object_{nullptr}, run_{[](void*, index n, task_ref task) { serial_executor::run(n, task); }}, max_workers_{[](void*) {
+              return serial_executor::max_workers();
+          }} {}
 
     template <class E>
         requires(!std::same_as<std::remove_cv_t<E>, executor_ref> && executor<E>)
-    executor_ref(E& e) noexcept
+    executor_ref(E& e)
+    noexcept
         : object_{const_cast<void*>(static_cast<void const*>(std::addressof(e)))},
           run_{[](void* object, index n, task_ref task) { static_cast<E*>(object)->run(n, task); }},
           max_workers_{[](void* object) { return static_cast<index>(static_cast<E*>(object)->max_workers()); }} {}

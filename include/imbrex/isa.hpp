@@ -59,14 +59,14 @@
 
 #define IMBREX_CAT7(a, b, c, d, e, f, g) a##b##c##d##e##f##g
 #define IMBREX_TAG_EXPAND(a, b, c, d, e, f, g) IMBREX_CAT7(a, b, c, d, e, f, g)
-#define IMBREX_TAG                                                                                                             \
-    IMBREX_TAG_EXPAND(IMBREX_TAG_BASE, IMBREX_TAG_FMA, IMBREX_TAG_F16C, IMBREX_TAG_BF16, IMBREX_TAG_FP16, IMBREX_TAG_VNNI,      \
+#define IMBREX_TAG                                                                                                               \
+    IMBREX_TAG_EXPAND(IMBREX_TAG_BASE, IMBREX_TAG_FMA, IMBREX_TAG_F16C, IMBREX_TAG_BF16, IMBREX_TAG_FP16, IMBREX_TAG_VNNI,       \
                       IMBREX_TAG_AMX)
 
 // Opens and closes namespace imbrex::<tag>; everything that computes stands between the two.
-#define IMBREX_ISA_BEGIN                                                                                                       \
-    namespace imbrex {                                                                                                         \
+#define IMBREX_ISA_BEGIN                                                                                                         \
+    namespace imbrex {                                                                                                           \
     inline namespace IMBREX_TAG {
-#define IMBREX_ISA_END                                                                                                         \
-    }                                                                                                                          \
+#define IMBREX_ISA_END                                                                                                           \
+    }                                                                                                                            \
     }

@@ -11,10 +11,10 @@
 
 #include <algorithm>
 
+#include "imbrex/kernel/widened.hpp"
 #include "imbrex/precision.hpp"
 #include "imbrex/status.hpp"
 #include "imbrex/tune.hpp"
-#include "imbrex/kernel/widened.hpp"
 #include "imbrex/units/narrow.hpp"
 #include "imbrex/units/wide.hpp"
 
@@ -46,10 +46,10 @@ struct plan {
     problem shape{};
     tile_shape wide_tiles{};
     index narrow_kv_cols = 0;
-    index narrow_rows = 0;      // up to so many rows of a kv head go to the narrow unit
-    index slot_bytes = 0;       // scratch of one worker
-    index copy_bytes = 0;       // of one copied kv head; 0 where this plan copies none
-    index score_bytes = 0;      // 4 or 8
+    index narrow_rows = 0;              // up to so many rows of a kv head go to the narrow unit
+    index slot_bytes = 0;               // scratch of one worker
+    index copy_bytes = 0;               // of one copied kv head; 0 where this plan copies none
+    index score_bytes = 0;              // 4 or 8
     std::string_view dtypes[4] = {};    // query, key, value, output
     std::string_view isa{};
 
@@ -87,8 +87,8 @@ inline status_text path_of(plan const& p, index q_tokens) noexcept {
     bool const narrow = p.unit(q_tokens) == unit_kind::narrow;
     status_text t;
     if (!p.made()) return t << "no plan was made";
-    t << (narrow ? "narrow" : "wide") << " unit, " << p.dtypes[0] << " x " << p.dtypes[1] << " x " << p.dtypes[2] << " -> " << p.dtypes[3]
-      << ", " << p.isa << ", tiles of " << (narrow ? p.narrow_rows : p.wide_tiles.q_rows) << " x "
+    t << (narrow ? "narrow" : "wide") << " unit, " << p.dtypes[0] << " x " << p.dtypes[1] << " x " << p.dtypes[2] << " -> "
+      << p.dtypes[3] << ", " << p.isa << ", tiles of " << (narrow ? p.narrow_rows : p.wide_tiles.q_rows) << " x "
       << (narrow ? p.narrow_kv_cols : p.wide_tiles.kv_cols);
     if (!narrow && p.copy_bytes > 0) t << ", kv heads copied";
     return t;
@@ -128,7 +128,8 @@ struct wide_slot {
     static wide_slot lay_out(arena& memory, problem const& p, tile_shape tiles) noexcept {
         wide_slot s;
         s.unit = wide_scratch<T>::lay_out(memory, p.head_dim, p.head_dim_v, tiles.kv_cols);
-        s.widening = widening_scratch<T>::template lay_out<typename P::key, typename P::value>(memory, p.head_dim, p.head_dim_v, tiles.kv_cols);
+        s.widening = widening_scratch<T>::template lay_out<typename P::key, typename P::value>(memory, p.head_dim, p.head_dim_v,
+                                                                                               tiles.kv_cols);
         return s;
     }
 };
@@ -171,9 +172,11 @@ status make_plan(problem shape, plan& out) noexcept {
     wide_slot<P>::lay_out(wide_count, shape, p.wide_tiles);
     lay_out_narrow<P>(narrow_count, shape, p.narrow_rows, p.narrow_kv_cols);
     index const most_rows = shape.group() * shape.q_tokens;
-    p.slot_bytes = static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_count.used()) : narrow_count.used());
+    p.slot_bytes =
+        static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_count.used()) : narrow_count.used());
     if (shape.layout == kv_layout::strided && most_rows >= tune::copy_from_row_tiles * rows) {
-        p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) * static_cast<index>(sizeof(T));
+        p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) *
+                       static_cast<index>(sizeof(T));
     }
     p.score_bytes = static_cast<index>(sizeof(T));
     p.dtypes[0] = dtype_name<typename P::query>();

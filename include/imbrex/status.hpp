@@ -89,7 +89,9 @@ public:
     constexpr bool ok() const noexcept { return code_ == errc::ok; }
     constexpr explicit operator bool() const noexcept { return ok(); }
     constexpr errc code() const noexcept { return code_; }
-    constexpr std::int64_t value(int i) const noexcept { return values_[i]; }    // the offending integers, as the sentence names them
+    constexpr std::int64_t value(int i) const noexcept {
+        return values_[i];
+    }    // the offending integers, as the sentence names them
 
     // What is wrong, with the values, and what to do, in one sentence.
     inline status_text message() const noexcept;
@@ -141,8 +143,7 @@ inline status_text status::message() const noexcept {
                      << " lets two results share an address; give each its own";
         case errc::output_overlaps_input:
             return t << "imbrex: output shares memory with " << role_name(a) << "; attention cannot run in place";
-        case errc::lse_overlap:
-            return t << "imbrex: lse shares memory with " << role_name(a) << "; give it memory of its own";
+        case errc::lse_overlap: return t << "imbrex: lse shares memory with " << role_name(a) << "; give it memory of its own";
         case errc::over_capacity:
             return t << "imbrex: " << role_name(a) << " has " << b << " tokens but the plan was made for at most " << c
                      << "; make a new plan";
@@ -154,7 +155,8 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << role_name(a) << " has another element type than the plan was made for; make a new plan";
         case errc::plan_isa: return t << "imbrex: the plan was made by code compiled for another instruction set; make it here";
         case errc::plan_mismatch:
-            return t << "imbrex: " << plan_property(a) << " is " << b << " but the plan was made for " << c << "; make a new plan";
+            return t << "imbrex: " << plan_property(a) << " is " << b << " but the plan was made for " << c
+                     << "; make a new plan";
         case errc::workspace_too_small:
             return t << "imbrex: the workspace has " << a << " bytes but " << b
                      << " are needed; pass that many, or allocate{} to let the call allocate them";
@@ -163,7 +165,8 @@ inline status_text status::message() const noexcept {
         case errc::tiles_unsupported:
             return t << "imbrex: tiles of " << a << " x " << b << " (q_rows x kv_cols) do not fit this unit: q_rows must be a "
                      << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 1024";
-        case errc::scale_not_finite: return t << "imbrex: the scale is not a finite number (of the scores' type); leave it unset for 1/sqrt(head_dim)";
+        case errc::scale_not_finite:
+            return t << "imbrex: the scale is not a finite number (of the scores' type); leave it unset for 1/sqrt(head_dim)";
     }
     return t << "imbrex: unknown error";
 }

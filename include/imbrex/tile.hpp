@@ -21,9 +21,9 @@ struct tile_request {
     index head_dim = 0;
     index head_dim_v = 0;
     index kv_element_bytes = 0;
-    index lanes = 0;           // elements in a vector
-    index max_q_rows = 0;      // rows of the unit's register block
-    bool narrow = false;       // the few-rows unit, which takes its own number of rows and asks for kv_cols only
+    index lanes = 0;         // elements in a vector
+    index max_q_rows = 0;    // rows of the unit's register block
+    bool narrow = false;     // the few-rows unit, which takes its own number of rows and asks for kv_cols only
 };
 
 template <class S>

@@ -36,11 +36,7 @@ struct tensor_view {
     constexpr T* row(index b, index token, index head) const noexcept {
         return data + (b * strides.batch + token * strides.token + head * strides.head);
     }
-    constexpr operator tensor_view<T const>() const noexcept
-        requires(!std::is_const_v<T>)
-    {
-        return {data, shape, strides};
-    }
+    constexpr operator tensor_view<T const>() const noexcept requires(!std::is_const_v<T>) { return {data, shape, strides}; }
 };
 
 // Any strides, e.g. a slice of a packed QKV buffer.

@@ -19,7 +19,7 @@ struct openmp_executor {
 
     void run(index n, task_ref task) const noexcept {
         if (n <= 1) return serial_executor::run(n, task);
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast<int>(n))
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(n))
         for (index i = 0; i < n; ++i) task(i);
     }
     index max_workers() const noexcept { return threads; }

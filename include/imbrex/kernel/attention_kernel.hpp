@@ -7,8 +7,9 @@
 IMBREX_ISA_BEGIN
 
 template <attention_unit Unit, class Head, score_mask Rule>
-void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rule const& rule, head_context const& ctx, index kv_cols) noexcept {
-    unit.begin(rows);                                                       // q packed; m, l, o reset
+void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rule const& rule, head_context const& ctx,
+            index kv_cols) noexcept {
+    unit.begin(rows);    // q packed; m, l, o reset
     kv_range const seen_by_any = rule.kv_bounds(ctx, unit.q_first(), unit.q_last());
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);
@@ -16,11 +17,11 @@ void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rul
         coverage const seen = rule.classify(ctx, w);
         if (seen == coverage::none) continue;
         auto const tile = kv.tile(j, end);
-        unit.score(tile, w, seen);                                          // s = q kT, log2 units, masked; next m
-        unit.absorb();                                                      // p = 2^(s - m); l
-        unit.accumulate(tile);                                              // o = 2^(m_old - m) o + p v
+        unit.score(tile, w, seen);    // s = q kT, log2 units, masked; next m
+        unit.absorb();                // p = 2^(s - m); l
+        unit.accumulate(tile);        // o = 2^(m_old - m) o + p v
     }
-    unit.finish(rows);                                                      // o / l, log-sum-exp
+    unit.finish(rows);    // o / l, log-sum-exp
 }
 
 IMBREX_ISA_END

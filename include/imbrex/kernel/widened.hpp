@@ -20,7 +20,8 @@ IMBREX_NOINLINE void widen_rows(rows<E> from, index count, index n, T* to, index
         for (index d = 0; d < n; d += line) prefetch(ahead + d);
         index d = 0;
         for (; d + W <= n; d += W) seam<T>::store(to + d, seam<T>::load(source + d));
-        if (d < n) seam<T>::store_first(to + d, seam<T>::load_first(source + d, static_cast<int>(n - d)), static_cast<int>(n - d));
+        if (d < n)
+            seam<T>::store_first(to + d, seam<T>::load_first(source + d, static_cast<int>(n - d)), static_cast<int>(n - d));
     }
 }
 

@@ -108,9 +108,7 @@ struct avx2_seam : portable_seam<float> {
         IMBREX_UNROLL for (int i = 0; i < N; ++i) z[i] = V(_mm256_add_ps(x[i].data, magic));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = V(_mm256_sub_ps(x[i].data, _mm256_sub_ps(z[i].data, magic)));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = V(0.00015345812f);
-        IMBREX_UNROLL for (int k = 0; k < 6; ++k) {
-            IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = fma(p[i], x[i], V(c[k]));
-        }
+        IMBREX_UNROLL for (int k = 0; k < 6; ++k) { IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = fma(p[i], x[i], V(c[k])); }
         IMBREX_UNROLL for (int i = 0; i < N; ++i) {
             __m256i const biased = _mm256_add_epi32(_mm256_castps_si256(z[i].data), _mm256_set1_epi32(127));
             x[i] = V(_mm256_mul_ps(p[i].data, _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23))));

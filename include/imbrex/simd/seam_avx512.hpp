@@ -22,12 +22,16 @@ struct avx512_seam : portable_seam<float> {
     static IMBREX_ALWAYS_INLINE V at_most(V bound, V x) noexcept { return V(_mm512_maskz_min_ps(all16, bound.data, x.data)); }
 
     static IMBREX_ALWAYS_INLINE V load(float const* p) noexcept { return V(_mm512_loadu_ps(p)); }
-    static IMBREX_ALWAYS_INLINE V load(bf16 const* p) noexcept { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p))); }
+    static IMBREX_ALWAYS_INLINE V load(bf16 const* p) noexcept {
+        return widen_bf16(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p)));
+    }
     static IMBREX_ALWAYS_INLINE V load(f16 const* p) noexcept {
         return V(_mm512_maskz_cvtph_ps(all16, _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p))));
     }
     static IMBREX_ALWAYS_INLINE V load_first(float const* p, int n) noexcept { return V(_mm512_maskz_loadu_ps(first(n), p)); }
-    static IMBREX_ALWAYS_INLINE V load_first(bf16 const* p, int n) noexcept { return widen_bf16(_mm256_maskz_loadu_epi16(first(n), p)); }
+    static IMBREX_ALWAYS_INLINE V load_first(bf16 const* p, int n) noexcept {
+        return widen_bf16(_mm256_maskz_loadu_epi16(first(n), p));
+    }
     static IMBREX_ALWAYS_INLINE V load_first(f16 const* p, int n) noexcept {
         return V(_mm512_maskz_cvtph_ps(all16, _mm256_maskz_loadu_epi16(first(n), p)));
     }
@@ -47,11 +51,19 @@ struct avx512_seam : portable_seam<float> {
     }
 
     static IMBREX_ALWAYS_INLINE void store(float* p, V x) noexcept { _mm512_storeu_ps(p, x.data); }
-    static IMBREX_ALWAYS_INLINE void store(bf16* p, V x) noexcept { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_bf16(x)); }
-    static IMBREX_ALWAYS_INLINE void store(f16* p, V x) noexcept { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_f16(x)); }
+    static IMBREX_ALWAYS_INLINE void store(bf16* p, V x) noexcept {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_bf16(x));
+    }
+    static IMBREX_ALWAYS_INLINE void store(f16* p, V x) noexcept {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_f16(x));
+    }
     static IMBREX_ALWAYS_INLINE void store_first(float* p, V x, int n) noexcept { _mm512_mask_storeu_ps(p, first(n), x.data); }
-    static IMBREX_ALWAYS_INLINE void store_first(bf16* p, V x, int n) noexcept { _mm256_mask_storeu_epi16(p, first(n), round_bf16(x)); }
-    static IMBREX_ALWAYS_INLINE void store_first(f16* p, V x, int n) noexcept { _mm256_mask_storeu_epi16(p, first(n), round_f16(x)); }
+    static IMBREX_ALWAYS_INLINE void store_first(bf16* p, V x, int n) noexcept {
+        _mm256_mask_storeu_epi16(p, first(n), round_bf16(x));
+    }
+    static IMBREX_ALWAYS_INLINE void store_first(f16* p, V x, int n) noexcept {
+        _mm256_mask_storeu_epi16(p, first(n), round_f16(x));
+    }
 
     static IMBREX_ALWAYS_INLINE void transpose(V (&r)[16]) noexcept {
         __m512 t[16], u[16];
@@ -83,16 +95,20 @@ struct avx512_seam : portable_seam<float> {
     static IMBREX_ALWAYS_INLINE V sums(V (&r)[16]) noexcept {
         __m512 t[8], u[4], w[2];
         IMBREX_UNROLL for (int i = 0; i < 8; ++i) {
-            t[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all16, r[i].data, r[i + 8].data, 0x44), _mm512_maskz_shuffle_f32x4(all16, r[i].data, r[i + 8].data, 0xee));
+            t[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all16, r[i].data, r[i + 8].data, 0x44),
+                                 _mm512_maskz_shuffle_f32x4(all16, r[i].data, r[i + 8].data, 0xee));
         }
         IMBREX_UNROLL for (int i = 0; i < 4; ++i) {
-            u[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all16, t[i], t[i + 4], 0x88), _mm512_maskz_shuffle_f32x4(all16, t[i], t[i + 4], 0xdd));
+            u[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all16, t[i], t[i + 4], 0x88),
+                                 _mm512_maskz_shuffle_f32x4(all16, t[i], t[i + 4], 0xdd));
         }
         IMBREX_UNROLL for (int i = 0; i < 2; ++i) {
-            w[i] = _mm512_add_ps(_mm512_maskz_unpacklo_ps(all16, u[i], u[i + 2]), _mm512_maskz_unpackhi_ps(all16, u[i], u[i + 2]));
+            w[i] =
+                _mm512_add_ps(_mm512_maskz_unpacklo_ps(all16, u[i], u[i + 2]), _mm512_maskz_unpackhi_ps(all16, u[i], u[i + 2]));
         }
         __m512 const mixed = _mm512_add_ps(_mm512_shuffle_ps(w[0], w[1], 0x44), _mm512_shuffle_ps(w[0], w[1], 0xee));
-        return V(_mm512_maskz_permutexvar_ps(all16, _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), mixed));
+        return V(
+            _mm512_maskz_permutexvar_ps(all16, _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), mixed));
     }
 
     template <int N>
@@ -100,12 +116,11 @@ struct avx512_seam : portable_seam<float> {
         constexpr float c[] = {0.00133999312f, 0.00961848896f, 0.0555032878f, 0.240226469f, 0.693147206f, 1.0f};
         array_of<V, N> z, p;
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = at_least(V(-200.0f), x[i]);    // -inf - -inf would be NaN
-        IMBREX_UNROLL for (int i = 0; i < N; ++i) z[i] = V(_mm512_maskz_roundscale_ps(all16, x[i].data, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        IMBREX_UNROLL for (int i = 0; i < N; ++i) z[i] =
+            V(_mm512_maskz_roundscale_ps(all16, x[i].data, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = V(_mm512_sub_ps(x[i].data, z[i].data));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = V(0.00015345812f);
-        IMBREX_UNROLL for (int k = 0; k < 6; ++k) {
-            IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = fma(p[i], x[i], V(c[k]));
-        }
+        IMBREX_UNROLL for (int k = 0; k < 6; ++k) { IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = fma(p[i], x[i], V(c[k])); }
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = V(_mm512_maskz_scalef_ps(all16, p[i].data, z[i].data));
     }
 
@@ -128,7 +143,8 @@ private:
         __m512i const rounded = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
         __m512i const quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
         __mmask16 const is_nan = _mm512_cmp_ps_mask(x.data, x.data, _CMP_UNORD_Q);
-        return _mm512_maskz_cvtepi32_epi16(all16, _mm512_maskz_srli_epi32(all16, _mm512_mask_mov_epi32(rounded, is_nan, quiet), 16));
+        return _mm512_maskz_cvtepi32_epi16(all16,
+                                           _mm512_maskz_srli_epi32(all16, _mm512_mask_mov_epi32(rounded, is_nan, quiet), 16));
     }
     static IMBREX_ALWAYS_INLINE __m256i round_f16(V x) noexcept {
         return _mm512_maskz_cvtps_ph(all16, x.data, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -12,45 +12,10 @@
 
 #include <algorithm>
 
+#include "imbrex/units/narrow_layout.hpp"
 #include "imbrex/units/softmax_rows.hpp"
-#include "imbrex/units/unit.hpp"
-#include "imbrex/workspace.hpp"
 
 IMBREX_ISA_BEGIN
-
-template <class T>
-struct narrow_scratch {
-    static constexpr index W = lane_count<T>;
-
-    T* q;         // rows x padded head_dim, in the order that pairs of K are read in
-    T* o;         // rows x padded head_dim_v, in the order that pairs of V are read in
-    T* s;         // row pairs x (kv_cols x 2), [key][row of the pair]: scores in log2 units, then weights
-    T* m;         // row pairs x W: the pair's maxima alternate, as their scores do; m_next and positions likewise
-    T* m_next;
-    lane_int<T>* positions;
-    T* l;         // rows
-    T* alpha;     // rows; by how much l and o must shrink
-    T* o_tile;    // o and l of one tile of keys
-    T* l_tile;
-
-    static constexpr index padded(index n) noexcept { return (n + W - 1) / W * W; }
-
-    // The one function that sizes and lays out the scratch; over a null arena it only counts.
-    static narrow_scratch lay_out(arena& memory, index rows, index head_dim, index head_dim_v, index kv_cols) noexcept {
-        narrow_scratch x;
-        x.q = memory.take<T>(rows * padded(head_dim));
-        x.o = memory.take<T>(rows * padded(head_dim_v));
-        x.s = memory.take<T>(rows * (kv_cols + W));
-        x.m = memory.take<T>(rows * W);
-        x.m_next = memory.take<T>(rows * W);
-        x.positions = memory.take<lane_int<T>>(rows * W);
-        x.l = memory.take<T>(std::max(rows, W));
-        x.alpha = memory.take<T>(std::max(rows, W));
-        x.o_tile = memory.take<T>(rows * padded(head_dim_v));
-        x.l_tile = memory.take<T>(rows);
-        return x;
-    }
-};
 
 template <class P, class Rule, int R>
 class narrow_unit {
@@ -75,7 +40,7 @@ public:
         o_stride_ = narrow_scratch<T>::padded(head_dim_v_);
         std::fill_n(x_.q, R * q_stride_, T(0));
         std::fill_n(x_.o, R * o_stride_, T(0));
-        for (index i = 0; i < count_; ++i) pack_query(r.query(i), x_.q + i * q_stride_);
+        for (index i = 0; i < count_; ++i) pack_query<K>(r.query(i), head_dim_, scale_, x_.q + i * q_stride_);
         for (index i = 0; i < pairs * W; ++i) {
             index const row = i / W * at_once + i % at_once;
             x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(row, count_ - 1)));
@@ -132,7 +97,7 @@ public:
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
         for (index i = 0; i < count_; ++i) {
-            unpack_output(x_.o + i * o_stride_, x_.l[i] == T(0) ? T(0) : T(1) / x_.l[i], r.output(i));
+            unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, x_.l[i] == T(0) ? T(0) : T(1) / x_.l[i], r.output(i));
             if (r.lse != nullptr) *r.log_sum_exp(i) = log_sum_exp(x_.m[i / at_once * W + i % at_once], x_.l[i]);
         }
     }
@@ -151,41 +116,6 @@ private:
     static constexpr int from_l1 = std::min(sizeof(K) <= 2 ? 2 : 4, block);
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
-
-    void pack_query(typename P::query const* source, T* to) const noexcept {
-        V const scale(scale_);
-        alignas(64) array_of<T, 2 * W> pair;
-        index d = 0;
-        for (; d + 2 * W <= head_dim_; d += 2 * W) {
-            (simd::load(source + d) * scale).store_aligned(pair);
-            (simd::load(source + d + W) * scale).store_aligned(pair + W);
-            for (int i = 0; i < 2 * W; ++i) to[d + simd::template pair_lane<K>(i)] = pair[i];
-        }
-        for (; d < head_dim_; d += W) (load_upto(source + d, head_dim_ - d) * scale).store_aligned(to + d);
-    }
-
-    void unpack_output(T const* o, T inverse, typename P::output* to) const noexcept {
-        alignas(64) array_of<T, 2 * W> pair;
-        index d = 0;
-        for (; d + 2 * W <= head_dim_v_; d += 2 * W) {
-            for (int i = 0; i < 2 * W; ++i) pair[i] = o[d + simd::template pair_lane<E>(i)] * inverse;
-            simd::store(to + d, V::load_aligned(pair));
-            simd::store(to + d + W, V::load_aligned(pair + W));
-        }
-        for (; d < head_dim_v_; d += W) {
-            V const x = V::load_aligned(o + d) * V(inverse);
-            if (d + W <= head_dim_v_) {
-                simd::store(to + d, x);
-            } else {
-                simd::store_first(to + d, x, static_cast<int>(head_dim_v_ - d));
-            }
-        }
-    }
-
-    template <class Element>
-    static IMBREX_ALWAYS_INLINE V load_upto(Element const* p, index n) noexcept {
-        return n >= W ? simd::load(p) : simd::load_first(p, static_cast<int>(n));
-    }
 
     // Scores of keys [j, j + n) for the rows of pair p, taking Side keys side by side.
     template <int Side>
@@ -216,7 +146,7 @@ private:
             }
             for (index d = in_pairs; d < head_dim_; d += W) {
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                    V const x = load_upto(key + u * keys.stride + d, head_dim_ - d);
+                    V const x = load_upto<T>(key + u * keys.stride + d, head_dim_ - d);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
                         a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
@@ -234,7 +164,8 @@ private:
         using I = lane_int<T>;
         auto keep = positions_from<T>(0, at_once) < lanes<I>(static_cast<I>(keys_ - j));
         if (seen == coverage::partial) {
-            keep = keep && rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), positions_from<T>(w.kv_begin + j, at_once));
+            keep = keep &&
+                   rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), positions_from<T>(w.kv_begin + j, at_once));
         }
         return xsimd::select(as_score_mask<T>(keep), s, V(-std::numeric_limits<T>::infinity()));
     }
@@ -274,7 +205,7 @@ private:
         _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, weights += at_once, value += values.stride) {
             array_of<V, C> x;
             if constexpr (C == 1) {
-                x[0] = load_upto(value, head_dim_v_ - d);
+                x[0] = load_upto<T>(value, head_dim_v_ - d);
             } else {
                 IMBREX_UNROLL for (int c = 0; c < C; c += 2) {
                     V low, high;

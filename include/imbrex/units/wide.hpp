@@ -13,54 +13,10 @@
 #include <utility>
 
 #include "imbrex/units/softmax_rows.hpp"
-#include "imbrex/tile.hpp"
-#include "imbrex/units/unit.hpp"
-#include "imbrex/workspace.hpp"
+#include "imbrex/units/wide_layout.hpp"
+#include "imbrex/units/wide_runs.hpp"
 
 IMBREX_ISA_BEGIN
-
-template <class T>
-struct wide_geometry {
-    static constexpr int W = lane_count<T>;
-    static constexpr int max_vectors = accumulator_registers / 4;
-    static constexpr index max_rows = index{max_vectors} * W;
-    static constexpr index segment = std::max(W, 16);                    // keys per step when a tile is partly masked
-    static constexpr index max_runs = max_kv_cols / segment + 1;
-
-    // Keys (or columns of V) that one block takes beside N vectors of queries: the largest power of two that fits.
-    static constexpr int block(int n) noexcept {
-        int k = 1;
-        while (2 * k * n <= accumulator_registers) k *= 2;
-        return k;
-    }
-};
-
-template <class T>
-struct wide_scratch {
-    T* q;        // head_dim x max_rows
-    T* o;        // head_dim_v x max_rows
-    T* s;        // kv_cols x max_rows, scores in log2 units, then weights
-    T* m;        // max_rows, running maxima; l, alpha likewise
-    T* m_next;
-    T* l;
-    T* alpha;    // by how much o must shrink
-    lane_int<T>* positions;    // max_rows
-
-    // The one function that sizes and lays out the scratch; over a null arena it only counts.
-    static wide_scratch lay_out(arena& memory, index head_dim, index head_dim_v, index kv_cols) noexcept {
-        constexpr index rows = wide_geometry<T>::max_rows;
-        wide_scratch s;
-        s.q = memory.take<T>(head_dim * rows);
-        s.o = memory.take<T>(head_dim_v * rows);
-        s.s = memory.take<T>(kv_cols * rows);
-        s.m = memory.take<T>(rows);
-        s.m_next = memory.take<T>(rows);
-        s.l = memory.take<T>(rows);
-        s.alpha = memory.take<T>(rows);
-        s.positions = memory.take<lane_int<T>>(rows);
-        return s;
-    }
-};
 
 template <class P, class Rule>
 class wide_unit : wide_geometry<typename P::score> {
@@ -86,7 +42,7 @@ public:
             x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(i, count_ - 1)));
         }
         for (int v = 0; v < vectors_; ++v) {
-            pack_queries(r, v);
+            pack_queries(r, v * W, head_dim_, scale_, x_.q);
             V(lowest_score<T>).store_aligned(x_.m + v * W);
             V(T(0)).store_aligned(x_.l + v * W);
         }
@@ -94,10 +50,9 @@ public:
     }
 
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
-        find_runs(w, seen);
+        runs_.find(rule_, ctx_, w, seen, x_.positions, count_);
         std::copy_n(x_.m, vectors_ * W, x_.m_next);
-        for (int i = 0; i < run_count_; ++i) {
-            run const& r = runs_[i];
+        for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
                 if (r.seen == coverage::full) {
                     score_run<n(), coverage::full>(tile.keys, w.kv_begin, r);
@@ -114,23 +69,21 @@ public:
             exp2_of<T>(V::load_aligned(x_.m + v * W) - m_next).store_aligned(x_.alpha + v * W);
             m_next.store_aligned(x_.m + v * W);
         }
-        first_covers_all_ = run_count_ > 0 && runs_[0].vectors == vectors_;
+        first_covers_all_ = !runs_.empty() && runs_.front().vectors == vectors_;
         if (!first_covers_all_) shrink();
-        for (int i = 0; i < run_count_; ++i) {
-            run const& r = runs_[i];
+        for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
                 index const at = r.first * W;
-                T const* const alpha = i == 0 && first_covers_all_ ? x_.alpha : nullptr;
+                T const* const alpha = shrinks(r) ? x_.alpha : nullptr;
                 weigh_rows<T, n()>(x_.s + r.begin * max_rows + at, max_rows, r.end - r.begin, x_.m + at, alpha, x_.l + at);
             });
         }
     }
 
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
-        for (int i = 0; i < run_count_; ++i) {
-            run const& r = runs_[i];
+        for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
-                if (i == 0 && first_covers_all_) {
+                if (shrinks(r)) {
                     accumulate_run<n(), shrinking::now>(tile.values, r);
                 } else {
                     accumulate_run<n(), shrinking::done>(tile.values, r);
@@ -140,7 +93,7 @@ public:
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
-        for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v);
+        for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v * W, head_dim_v_, x_.o, x_.l);
         if (r.lse == nullptr) return;
         for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = log_sum_exp(x_.m[i], x_.l[i]);
     }
@@ -150,99 +103,20 @@ private:
     using simd = seam<T>;
     enum class shrinking { now, done };    // of o by alpha
 
-    // Keys [begin, end) of the tile against query vectors [first, first + vectors): none of the skipped ones sees them.
-    struct run {
-        index begin, end;
-        int first, vectors;
-        coverage seen;
-    };
+    // The run that shrinks l and o while it adds to them: the first, if it has all vectors.
+    bool shrinks(wide_run const& r) const noexcept { return first_covers_all_ && &r == runs_.begin(); }
 
     // Calls f with the number of live vectors as a compile-time constant.
     template <class F>
     static IMBREX_ALWAYS_INLINE void with_vectors(int n, F f) noexcept {
         [&]<int... I>(std::integer_sequence<int, I...>) {
             ((n == I + 1 ? f(std::integral_constant<int, I + 1>{}) : void()), ...);
-        }(std::make_integer_sequence<int, geometry::max_vectors>{});
-    }
-
-    void pack_queries(row_type const& r, int v) noexcept {
-        array_of<typename P::query const*, W> source;
-        int const live = static_cast<int>(std::min<index>(W, count_ - v * W));
-        for (int i = 0; i < live; ++i) source[i] = r.query(v * W + i);
-        V const scale(scale_);
-        for (index d = 0; d < head_dim_; d += W) {
-            int const n = static_cast<int>(std::min<index>(W, head_dim_ - d));
-            array_of<V, W> block;
-            for (int i = 0; i < W; ++i) {
-                block[i] = i >= live ? V(T(0)) : (n == W ? simd::load(source[i] + d) : simd::load_first(source[i] + d, n)) * scale;
-            }
-            simd::transpose(block);
-            for (int i = 0; i < n; ++i) block[i].store_aligned(x_.q + (d + i) * max_rows + v * W);
         }
-    }
-
-    void unpack_outputs(row_type const& r, int v) noexcept {
-        int const live = static_cast<int>(std::min<index>(W, count_ - v * W));
-        V const l = V::load_aligned(x_.l + v * W);
-        V const inverse = xsimd::select(l == V(T(0)), V(T(0)), V(T(1)) / l);
-        array_of<typename P::output*, W> target;
-        for (int i = 0; i < live; ++i) target[i] = r.output(v * W + i);
-        for (index d = 0; d < head_dim_v_; d += W) {
-            int const n = static_cast<int>(std::min<index>(W, head_dim_v_ - d));
-            array_of<V, W> block;
-            for (int i = 0; i < W; ++i) block[i] = i < n ? V::load_aligned(x_.o + (d + i) * max_rows + v * W) * inverse : V(T(0));
-            simd::transpose(block);
-            for (int i = 0; i < live; ++i) {
-                if (n == W) {
-                    simd::store(target[i] + d, block[i]);
-                } else {
-                    simd::store_first(target[i] + d, block[i], n);
-                }
-            }
-        }
-    }
-
-    // A tile that the rule sees in full is one run. Else segments of keys are classified against each vector of queries, so
-    // that the work on a diagonal is bounded by the segment, not by the tile.
-    void find_runs(tile_window const& w, coverage seen) noexcept {
-        run_count_ = 0;
-        index const keys = w.kv_end - w.kv_begin;
-        if (seen == coverage::full) {
-            runs_[run_count_++] = {0, keys, 0, vectors_, coverage::full};
-            return;
-        }
-        for (index j = 0; j < keys; j += geometry::segment) {
-            run next{j, std::min(keys, j + geometry::segment), vectors_, 0, coverage::full};
-            int last = 0;
-            for (int v = 0; v < vectors_; ++v) {
-                index const last_row = std::min<index>(count_, (v + 1) * W) - 1;
-                coverage const c = rule_.classify(
-                    ctx_, {static_cast<position>(x_.positions[v * W]), static_cast<position>(x_.positions[last_row]),
-                           static_cast<position>(w.kv_begin + j), static_cast<position>(w.kv_begin + next.end)});
-                if (c == coverage::none) continue;
-                if (last != 0 && last < v) next.seen = coverage::partial;    // a hole between two that see it
-                next.first = std::min(next.first, v);
-                last = v + 1;
-                if (c == coverage::partial) next.seen = coverage::partial;
-            }
-            next.vectors = last - next.first;
-            if (last != 0) append(next);
-        }
-    }
-
-    void append(run const& next) noexcept {
-        if (run_count_ > 0) {
-            run& back = runs_[run_count_ - 1];
-            if (back.end == next.begin && back.first == next.first && back.vectors == next.vectors && back.seen == next.seen) {
-                back.end = next.end;
-                return;
-            }
-        }
-        runs_[run_count_++] = next;
+        (std::make_integer_sequence<int, geometry::max_vectors>{});
     }
 
     template <int N, coverage Seen>
-    IMBREX_NOINLINE void score_run(rows<T> keys, index kv_begin, run const& r) noexcept {
+    IMBREX_NOINLINE void score_run(rows<T> keys, index kv_begin, wide_run const& r) noexcept {
         array_of<V, N> m;
         T* const m_next = x_.m_next + r.first * W;
         IMBREX_UNROLL for (int q = 0; q < N; ++q) m[q] = V::load_aligned(m_next + q * W);
@@ -252,7 +126,8 @@ private:
 
     // Blocks of K keys, then what is left in halves.
     template <int N, int K, coverage Seen>
-    IMBREX_ALWAYS_INLINE void score_blocks(rows<T> keys, index kv_begin, index j, index end, index at, array_of<V, N>& m) noexcept {
+    IMBREX_ALWAYS_INLINE void score_blocks(rows<T> keys, index kv_begin, index j, index end, index at,
+                                           array_of<V, N>& m) noexcept {
         for (; j + K <= end; j += K) score_block<N, K, Seen>(keys.from(j), kv_begin + j, x_.s + j * max_rows + at, at, m);
         if constexpr (K > 1) score_blocks<N, K / 2, Seen>(keys, kv_begin, j, end, at, m);
     }
@@ -260,9 +135,7 @@ private:
     template <int N, int K, coverage Seen>
     IMBREX_ALWAYS_INLINE void score_block(rows<T> keys, index kv, T* s, index at, array_of<V, N>& m) noexcept {
         array_of<array_of<V, N>, K> acc;
-        IMBREX_UNROLL for (int a = 0; a < K; ++a) {
-            IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0));
-        }
+        IMBREX_UNROLL for (int a = 0; a < K; ++a) { IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0)); }
         T const* queries = x_.q + at;
         T const* k = keys.data;
         index const stride = keys.stride;
@@ -289,23 +162,22 @@ private:
     }
 
     template <int N, shrinking S>
-    IMBREX_NOINLINE void accumulate_run(rows<T> values, run const& r) noexcept {
-        accumulate_blocks<N, geometry::block(N), S>(values.from(r.begin), r.end - r.begin, x_.s + r.begin * max_rows + r.first * W, 0,
-                                                    r.first * W);
+    IMBREX_NOINLINE void accumulate_run(rows<T> values, wide_run const& r) noexcept {
+        accumulate_blocks<N, geometry::block(N), S>(values.from(r.begin), r.end - r.begin,
+                                                    x_.s + r.begin * max_rows + r.first * W, 0, r.first * W);
     }
 
     template <int N, int D, shrinking S>
     IMBREX_ALWAYS_INLINE void accumulate_blocks(rows<T> values, index keys, T const* p, index d, index at) noexcept {
-        for (; d + D <= head_dim_v_; d += D) accumulate_block<N, D, S>(values.data + d, values.stride, keys, p, x_.o + d * max_rows + at, at);
+        for (; d + D <= head_dim_v_; d += D)
+            accumulate_block<N, D, S>(values.data + d, values.stride, keys, p, x_.o + d * max_rows + at, at);
         if constexpr (D > 1) accumulate_blocks<N, D / 2, S>(values, keys, p, d, at);
     }
 
     template <int N, int D, shrinking S>
     IMBREX_ALWAYS_INLINE void accumulate_block(T const* v, index stride, index keys, T const* p, T* o, index at) noexcept {
         array_of<array_of<V, N>, D> acc;
-        IMBREX_UNROLL for (int a = 0; a < D; ++a) {
-            IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0));
-        }
+        IMBREX_UNROLL for (int a = 0; a < D; ++a) { IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0)); }
         _Pragma("GCC unroll 2") for (index j = 0; j < keys; ++j, p += max_rows, v += stride) {
             array_of<V, N> pv;
             IMBREX_UNROLL for (int q = 0; q < N; ++q) pv[q] = in_register<T>(simd::load(p + q * W));
@@ -318,7 +190,8 @@ private:
             IMBREX_UNROLL for (int q = 0; q < N; ++q) {
                 T* const to = o + a * max_rows + q * W;
                 V const before = V::load_aligned(to);
-                V const sum = S == shrinking::now ? simd::fma(before, V::load_aligned(x_.alpha + at + q * W), acc[a][q]) : before + acc[a][q];
+                V const sum = S == shrinking::now ? simd::fma(before, V::load_aligned(x_.alpha + at + q * W), acc[a][q])
+                                                  : before + acc[a][q];
                 sum.store_aligned(to);
             }
         }
@@ -342,9 +215,8 @@ private:
     T scale_;
     index count_ = 0;
     int vectors_ = 0;
-    int run_count_ = 0;
-    bool first_covers_all_ = false;    // the first run's vectors: then it shrinks l and o while it adds to them
-    run runs_[geometry::max_runs];
+    bool first_covers_all_ = false;
+    wide_runs<T> runs_;
 };
 
 IMBREX_ISA_END
