@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Checks that an object exports nothing but the symbols it is meant to: no weak or unique symbol, no section group, and nothing of
+# imbrex or xsimd that it hopes to find compiled elsewhere, for other instructions.
+#     imbrex_check_isa_object.sh <nm> <readelf> <object> <wildcard to keep>...
+set -euo pipefail
+nm=$1 readelf=$2 object=$3
+shift 3
+
+faults=0 kept=0
+fault() {
+    faults=$((faults + 1))
+    if [ "$faults" -le 10 ]; then echo "$object: $1"; fi
+}
+
+matches_kept() {
+    local symbol=$1 pattern
+    shift
+    for pattern in "$@"; do
+        # shellcheck disable=SC2053 # the right side is a wildcard on purpose
+        if [[ $symbol == $pattern ]]; then return 0; fi
+    done
+    return 1
+}
+
+defined=$("$nm" -P -g --defined-only "$object")
+undefined=$("$nm" -P -u "$object")
+while read -r symbol type _; do
+    if [ -z "$symbol" ]; then continue; fi
+    case $type in
+    [WVu]) fault "weak or unique symbol left: $symbol" ;;
+    *) if matches_kept "$symbol" "$@"; then kept=$((kept + 1)); else fault "unexpected global symbol: $symbol"; fi ;;
+    esac
+done <<<"$defined"
+while read -r symbol _; do
+    case $symbol in
+    _Z*6imbrex* | _Z*5xsimd*) fault "needs code of another object: $symbol" ;;
+    esac
+done <<<"$undefined"
+groups=$("$readelf" --section-groups "$object")
+case $groups in
+*"no section groups"*) ;;
+*) fault "section groups (COMDAT) left" ;;
+esac
+if [ "$kept" -eq 0 ]; then fault "exports none of: $*"; fi
+
+if [ "$faults" -gt 0 ]; then
+    echo "$object: $faults faults"
+    exit 1
+fi
+echo "$object: exports $kept symbols, nothing else is visible"

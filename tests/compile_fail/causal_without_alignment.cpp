@@ -1,0 +1,8 @@
+// expect: no matching .*causal
+#include "imbrex/rules/causal.hpp"
+
+#ifdef IMBREX_EXPECT_FAIL
+imbrex::causal const rule{};
+#else
+imbrex::causal const rule{imbrex::align::bottom_right};
+#endif

@@ -1,0 +1,94 @@
+// Naive attention with Eigen: the score matrix materialised, softmax row by row. In f64 (or wider) it is the oracle; in f32 it is
+// the same-precision computation that the accuracy rule measures us against. It shares views and dtypes with the library, and no
+// arithmetic, and it has its own idea of what causal means.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "imbrex/dtype.hpp"
+#include "imbrex/view.hpp"
+
+namespace imbrex_test {
+
+using imbrex::index;
+using imbrex::shape4;
+using imbrex::tensor_view;
+
+// Whether a query may see a key.
+using visibility = std::function<bool(index batch, index q_head, index query, index key)>;
+
+inline visibility sees_everything() {
+    return [](index, index, index, index) { return true; };
+}
+inline visibility sees_top_left() {
+    return [](index, index, index query, index key) { return key <= query; };
+}
+// The last query stands at the last key.
+inline visibility sees_bottom_right(index q_tokens, index kv_tokens) {
+    return [=](index, index, index query, index key) { return kv_tokens - key >= q_tokens - query; };
+}
+
+// Row after row. (Eigen stays in reference.cpp, which every test would have to compile otherwise.)
+template <class S>
+struct matrix {
+    index rows = 0;
+    index cols = 0;
+    std::vector<S> data;
+
+    matrix(index r, index c) : rows{r}, cols{c}, data(static_cast<std::size_t>(r * c)) {}
+    S& operator()(index i, index j) { return data[static_cast<std::size_t>(i * cols + j)]; }
+    S operator()(index i, index j) const { return data[static_cast<std::size_t>(i * cols + j)]; }
+};
+
+// One head: q tokens x head_dim; keys and values likewise. A row that sees nothing is 0, and its log-sum-exp -inf. A key that no
+// query sees is not used. For float, double and long double.
+template <class S>
+struct head_outcome {
+    matrix<S> out;
+    std::vector<S> lse;
+};
+template <class S>
+head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values, S scale,
+                           std::function<bool(index query, index key)> const& sees);
+
+// One head of a tensor in the precision S. A batch of 1 serves every sequence.
+template <class S, class T>
+matrix<S> head_of(tensor_view<T> t, index b, index head) {
+    matrix<S> m(t.shape.tokens, t.shape.head_dim);
+    for (index i = 0; i < t.shape.tokens; ++i) {
+        auto const* const row = t.row(t.shape.batch == 1 ? 0 : b, i, head);
+        for (index d = 0; d < t.shape.head_dim; ++d) m(i, d) = static_cast<S>(imbrex::to_double(row[d]));
+    }
+    return m;
+}
+
+// Heads in the order batch, query head.
+template <class S>
+struct outcome {
+    index heads = 0;
+    std::vector<head_outcome<S>> all;
+
+    S output(index b, index token, index head, index d) const { return at(b, head).out(token, d); }
+    S log_sum_exp(index b, index head, index token) const { return at(b, head).lse[static_cast<std::size_t>(token)]; }
+
+private:
+    head_outcome<S> const& at(index b, index head) const { return all[static_cast<std::size_t>(b * heads + head)]; }
+};
+
+// softmax(scale q kT) v in the precision S.
+template <class S, class Q, class K, class V>
+outcome<S> naive_attention(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, double scale, visibility const& sees) {
+    outcome<S> result{q.shape.heads, {}};
+    for (index b = 0; b < q.shape.batch; ++b) {
+        for (index h = 0; h < q.shape.heads; ++h) {
+            index const kv_head = h / (q.shape.heads / k.shape.heads);
+            result.all.push_back(naive_head<S>(head_of<S>(q, b, h), head_of<S>(k, b, kv_head), head_of<S>(v, b, kv_head),
+                                               static_cast<S>(scale), [&](index i, index j) { return sees(b, h, i, j); }));
+        }
+    }
+    return result;
+}
+
+}    // namespace imbrex_test

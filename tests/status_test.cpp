@@ -1,0 +1,128 @@
+// status.hpp: sentences with the offending numbers, in a buffer that never overruns, without heap.
+#include "imbrex/status.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using imbrex::errc;
+using imbrex::status;
+using imbrex::status_text;
+using imbrex::tensor_role;
+
+constexpr errc last_code = errc::scale_not_finite;
+
+bool contains(std::string_view text, std::string_view piece) {
+    return text.find(piece) != std::string_view::npos;
+}
+
+TEST(Status, DefaultIsOkAndTestsTrue) {
+    constexpr status s;
+    static_assert(s.ok() && s && s.code() == errc::ok);
+    EXPECT_EQ(s.message().view(), "ok");
+}
+
+TEST(Status, AnErrorTestsFalseAndKeepsItsCodeAndValues) {
+    constexpr status s{errc::workspace_too_small, 10, 4096};
+    static_assert(!s.ok() && !s && s.code() == errc::workspace_too_small);
+    static_assert(s.value(0) == 10 && s.value(1) == 4096 && s.value(2) == 0);
+}
+
+TEST(Status, CannotTurnIntoAnIntegerAndIsTriviallyCopyable) {
+    static_assert(!std::is_convertible_v<status, bool> && !std::is_convertible_v<status, int>);
+    static_assert(std::is_trivially_copyable_v<status> && std::is_trivially_copyable_v<status_text>);
+}
+
+TEST(Status, EveryCodeHasASentenceOfItsOwnThatFitsTheBuffer) {
+    constexpr std::int64_t widest = std::numeric_limits<std::int64_t>::min();
+    std::string earlier;
+    for (int code = 1; code <= static_cast<int>(last_code); ++code) {
+        status_text const text = status{static_cast<errc>(code), widest, widest, widest}.message();
+        EXPECT_TRUE(text.view().starts_with("imbrex: ")) << code;
+        EXPECT_FALSE(contains(text, "unknown error")) << code;
+        EXPECT_LT(text.view().size(), 319u) << "cut: " << text.view();
+        EXPECT_NE(text.view(), earlier) << code;
+        earlier = text.view();
+    }
+}
+
+TEST(Status, AnUnknownCodeIsSaidToBeUnknown) {
+    EXPECT_TRUE(contains(status{static_cast<errc>(static_cast<int>(last_code) + 1)}.message(), "unknown error"));
+}
+
+struct sentence_case {
+    status error;
+    std::string_view pieces[3];
+};
+
+TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
+    sentence_case const cases[] = {
+        {status{errc::negative_size, tensor_role::key, -7}, {"key", "-7", "0 or more"}},
+        {status{errc::too_long, tensor_role::value, 2147483648, 2147483647}, {"value", "2147483648", "2147483647"}},
+        {status{errc::head_dim_range, tensor_role::query, 2048, 1024}, {"query", "2048", "1024"}},
+        {status{errc::head_dim_mismatch, 64, 80}, {"query has head_dim 64", "key has 80", "equal"}},
+        {status{errc::heads_not_divisible, 12, 5}, {"12 query heads", "5 kv heads", "divide"}},
+        {status{errc::kv_heads_mismatch, 8, 4}, {"key has 8 heads", "value has 4", "equal"}},
+        {status{errc::kv_tokens_mismatch, 100, 99}, {"key has 100 tokens", "value has 99", "equal"}},
+        {status{errc::batch_mismatch, tensor_role::key, 3, 2}, {"key has batch 3", "query has 2", "1 to share"}},
+        {status{errc::output_shape, 3, 63, 64}, {"axis 3", "is 63", "must be 64"}},
+        {status{errc::dim_stride, tensor_role::value, 16}, {"value", "stride 16", "must be 1"}},
+        {status{errc::null_data, tensor_role::output, 4096}, {"output", "4096 elements", "null"}},
+        {status{errc::misaligned, tensor_role::lse, 4}, {"lse", "alignment of 4", "multiple"}},
+        {status{errc::output_self_overlap, tensor_role::output, 0, 5}, {"output", "stride 0", "size 5"}},
+        {status{errc::output_overlaps_input, tensor_role::query}, {"output", "query", "in place"}},
+        {status{errc::lse_overlap, tensor_role::output}, {"lse", "output", "its own"}},
+        {status{errc::over_capacity, tensor_role::key, 513, 512}, {"key", "513", "512"}},
+        {status{errc::plan_mismatch, 2, 64, 128}, {"property 2 (", "64 against", "128"}},
+        {status{errc::workspace_too_small, 10, 4096}, {"10 bytes", "4096", "allocate{}"}},
+        {status{errc::out_of_memory, 4096}, {"4096 bytes", "allocating", "failed"}},
+        {status{errc::no_workers, 0}, {"max_workers() = 0", "1 or more", "executor"}},
+        {status{errc::tiles_unsupported, 24, 48, 256}, {"24 x 48", "q_rows x kv_cols", "256"}},
+        {status{errc::scale_not_finite}, {"scale", "finite", "1/sqrt(head_dim)"}},
+    };
+    int expected_code = 1;
+    for (sentence_case const& one : cases) {
+        EXPECT_EQ(static_cast<int>(one.error.code()), expected_code++) << "a code without a case";
+        for (std::string_view const piece : one.pieces) {
+            status_text const text = one.error.message();
+            EXPECT_TRUE(contains(text, piece)) << '"' << piece << "\" is not in: " << text.view();
+        }
+    }
+    EXPECT_EQ(expected_code, static_cast<int>(last_code) + 1);
+}
+
+TEST(Status, RolesHaveNamesAndOthersAreTensors) {
+    EXPECT_EQ(imbrex::role_name(static_cast<std::int64_t>(tensor_role::query)), "query");
+    EXPECT_EQ(imbrex::role_name(static_cast<std::int64_t>(tensor_role::lse)), "lse");
+    EXPECT_EQ(imbrex::role_name(-1), "tensor");
+    EXPECT_EQ(imbrex::role_name(5), "tensor");
+}
+
+TEST(StatusText, WritesTheExtremesOfInt64InFull) {
+    status_text text;
+    text << std::numeric_limits<std::int64_t>::min() << " " << std::numeric_limits<std::int64_t>::max();
+    EXPECT_EQ(text.view(), "-9223372036854775808 9223372036854775807");
+}
+
+TEST(StatusText, CutsWhatDoesNotFitAndStaysTerminated) {
+    status_text text;
+    std::string const piece(100, 'x');
+    for (int i = 0; i < 5; ++i) text << piece;
+    text << std::int64_t{123456};
+    EXPECT_EQ(text.view(), std::string(319, 'x'));
+    EXPECT_EQ(std::string_view{text.c_str()}, text.view());
+}
+
+TEST(StatusText, ReadsAsACStringAndAsAStringView) {
+    status_text const text = status{errc::no_workers, -1}.message();
+    std::string_view const view = text;
+    EXPECT_STREQ(text.c_str(), std::string{view}.c_str());
+}
+
+}    // namespace
