@@ -45,22 +45,20 @@ struct prepared_call {
 };
 
 // Eigen's two forms as contestants. They are loops over heads, so where all heads would take long only some take part in a turn,
-// the next ones each time, and their time is scaled.
+// the next ones each time, and their time is scaled. The obvious form, which is no target, leaves after three turns.
 template <class T, class Rule>
 struct eigen_rivals {
     naive_attention<T> eigen;
     Rule rule;
     index next = 0;
 
-    // Rough speeds, to choose the number of heads.
-    static constexpr double careful_gflops = 50, obvious_gflops = 15, longest_turn_seconds = 0.15;
+    static constexpr double longest_turn_seconds = 0.08;
 
     contestant careful() {
-        return turn_of(careful_gflops, [this](index head) { eigen.careful(rule, head); });
+        return turn_of([this](index head) { eigen.careful(rule, head); }, 1000);
     }
     contestant obvious() {
-        return turn_of(
-            obvious_gflops, [this](index head) { eigen.obvious(rule, head); }, 5);
+        return turn_of([this](index head) { eigen.obvious(rule, head); }, 3);
     }
 
     void careful_on_all_heads() {
@@ -68,9 +66,13 @@ struct eigen_rivals {
     }
 
     template <class F>
-    contestant turn_of(double gflops, F one_head, index most_turns = 1000) {
-        double const flops = useful_flops(imbrex::full{}, eigen.dims) / static_cast<double>(eigen.heads());
-        index const heads = std::clamp<index>(static_cast<index>(longest_turn_seconds * 1e9 * gflops / flops), 1, eigen.heads());
+    contestant turn_of(F one_head, index most_turns) {
+        one_head(0);
+        double const begin = seconds_on(CLOCK_THREAD_CPUTIME_ID);
+        one_head(0);
+        double const once = std::max(1e-9, seconds_on(CLOCK_THREAD_CPUTIME_ID) - begin);
+        double const fit = std::clamp(longest_turn_seconds / once, 1.0, static_cast<double>(eigen.heads()));
+        index const heads = static_cast<index>(fit);
         contestant c;
         c.call = [this, heads, one_head] {
             for (index i = 0; i < heads; ++i) one_head(next++ % eigen.heads());

@@ -1,8 +1,8 @@
 // Attention as a user of Eigen writes it today, one head after another, with the whole matrix of scores in memory.
 //   obvious  the formula, line by line; a fresh matrix for every step
-//   careful  buffers kept between calls, the scale folded into q, softmax row by row while a row is in cache and only over the
-//   keys that
-//            it sees, and the division left to the output
+//   careful  buffers kept between calls, on the same pages as the tensors; softmax row by row while a row is in cache, and only
+//   over the
+//            keys that it sees
 // A causal rule costs both the full products, and a mask: that is what products of whole matrices can do.
 #pragma once
 
@@ -46,8 +46,8 @@ struct naive_attention {
     naive_attention(shape const& s, imbrex::tensor_view<T const> q_view, imbrex::dense_kv<T> const& kv,
                     imbrex::tensor_view<T> out_view)
         : dims{s}, q{q_view}, k{kv.k}, v{kv.v}, out{out_view}, scale{1.0f / std::sqrt(static_cast<float>(s.head_dim))} {
-        buffers = std::make_unique<page_memory>(
-            (scores_size() + q_size() * 2 + kv_size() * 2) * static_cast<index>(sizeof(float)), s.page);
+        buffers =
+            std::make_unique<page_memory>((scores_size() + q_size() + kv_size()) * static_cast<index>(sizeof(float)), s.page);
     }
 
     index heads() const { return dims.batch * dims.q_heads; }
@@ -70,33 +70,27 @@ struct naive_attention {
 
     template <class Rule>
     void careful(Rule const& rule, index n) const {
-        using buffer = Eigen::Map<naive_matrix, Eigen::Aligned64>;
         index const b = n / dims.q_heads, h = n % dims.q_heads, g = h / dims.group();
         float* memory = reinterpret_cast<float*>(buffers->data());
-        auto const take = [&](index rows, index cols, index size) {
+        auto const take = [&](index rows, index cols) {
             float* const p = memory;
-            memory += size;
-            return buffer(p, rows, cols);
+            memory += whole_lines(rows * cols);
+            return Eigen::Map<naive_matrix, Eigen::Aligned64>(p, rows, cols);
         };
-        buffer s = take(dims.q_tokens, dims.kv_tokens, scores_size());
-        buffer scaled = take(dims.q_tokens, dims.head_dim, q_size());
-        scaled = head_matrix(q, b, h).template cast<float>() * scale;
+        auto s = take(dims.q_tokens, dims.kv_tokens);
         if constexpr (std::is_same_v<T, float>) {
-            s.noalias() = scaled * head_matrix(k, b, g).transpose();
-            normalise_later(rule, s, scaled);
-            auto o = head_matrix(out, b, h);
-            o.noalias() = s * head_matrix(v, b, g);
-            o.array().colwise() *= scaled.col(0).array();
+            s.noalias() = head_matrix(q, b, h) * head_matrix(k, b, g).transpose();
+            softmax_rows(rule, s);
+            head_matrix(out, b, h).noalias() = s * head_matrix(v, b, g);
         } else {
-            buffer wide = take(dims.kv_tokens, dims.head_dim, kv_size());
-            buffer o = take(dims.q_tokens, dims.head_dim, q_size());
-            wide = head_matrix(k, b, g).template cast<float>();
-            s.noalias() = scaled * wide.transpose();
-            normalise_later(rule, s, scaled);
-            wide = head_matrix(v, b, g).template cast<float>();
-            o.noalias() = s * wide;
-            o.array().colwise() *= scaled.col(0).array();
-            head_matrix(out, b, h) = o.template cast<eigen_scalar<T>>();
+            auto wide_q = take(dims.q_tokens, dims.head_dim), wide_kv = take(dims.kv_tokens, dims.head_dim);
+            wide_q = head_matrix(q, b, h).template cast<float>();
+            wide_kv = head_matrix(k, b, g).template cast<float>();
+            s.noalias() = wide_q * wide_kv.transpose();
+            softmax_rows(rule, s);
+            wide_kv = head_matrix(v, b, g).template cast<float>();
+            wide_q.noalias() = s * wide_kv;
+            head_matrix(out, b, h) = wide_q.template cast<eigen_scalar<T>>();
         }
     }
 
@@ -120,14 +114,13 @@ private:
         }
     }
 
-    // s becomes exp(s - row maximum), 0 where masked; factors(i, 0) becomes what row i of the output must be multiplied by.
-    template <class Rule, class S, class F>
-    void normalise_later(Rule const& rule, S& s, F& factors) const {
+    template <class Rule, class S>
+    void softmax_rows(Rule const& rule, S& s) const {
         for (index i = 0; i < dims.q_tokens; ++i) {
             index const seen = visible_keys(rule, dims, i);
             auto row = s.row(i).head(seen).array();
-            row = (row - row.maxCoeff()).exp();
-            factors(i, 0) = 1.0f / row.sum();
+            row = ((row - row.maxCoeff()) * scale).exp();
+            row *= 1.0f / row.sum();
             s.row(i).tail(dims.kv_tokens - seen).setZero();
         }
     }

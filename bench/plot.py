@@ -49,7 +49,7 @@ def draw_roofline(axes, cases):
     axes.plot([left, ridge, right], [left * bandwidth, peak, peak], color=GREY, linewidth=1.5)
     axes.annotate(f"FMA peak {peak:.0f} GFLOP/s", (right, peak), xytext=(-4, 4), textcoords="offset points", ha="right", color=GREY, fontsize=8)
     slope = (left * ridge) ** 0.5
-    axes.annotate(f"reads {bandwidth:.0f} GB/s", (slope, slope * bandwidth), xytext=(-4, 6), textcoords="offset points", ha="right", color=GREY, fontsize=8)
+    axes.annotate(f"reads {bandwidth:.0f} GB/s", (left, 1.6 * slope * bandwidth), xytext=(6, 0), textcoords="offset points", color=GREY, fontsize=8)
     for label, marker, which in FAMILIES:
         family = [c for c in measured if which(c)]
         if not family:

@@ -94,6 +94,23 @@ TEST_P(AttentionAccuracy, ScoresUpToTheLargestFloatNeitherOverflowNorVanish) {
     }
 }
 
+// The running maximum is one of the scores, and not the 0 of a lane or a row that holds none.
+TEST_P(AttentionAccuracy, ScoresFarBelowZeroCountAsMuchAsAnyOthers) {
+    for (index const kv_tokens : {1, 2, 3, 5, 15, 17, 63, 65, 130}) {
+        attention_case const c{.q_tokens = GetParam(), .kv_tokens = kv_tokens, .q_heads = 3, .kv_heads = 3, .head_dim = 20, .sees = rule::bottom_right};
+        SCOPED_TRACE(testing::Message() << c);
+        call_tensors<f32> const t{c};
+        fill(t, 0.125);
+        for (float& x : t.q.memory) x -= 8;
+        for (float& x : t.k.memory) x += 8;
+        ASSERT_OK(planned(t, c.sees));
+        largest_errors e;    // of scores of about -290, each to an ulp of 3e-5 and the sum of twenty roundings
+        measure(t, visibility_of(c), 1 / std::sqrt(20.0), e);
+        EXPECT_LE(e.ours, 2e-4 * largest(t.v.view));
+        EXPECT_LE(e.lse, 1e-5);
+    }
+}
+
 // Finite scores are numbers, however large: equal ones give the mean of the values. In log2 units these are beyond the largest
 // float, where the kernel may hold them.
 TEST_P(AttentionAccuracy, EqualScoresOf3e38GiveTheMeanOfTheValues) {

@@ -82,7 +82,7 @@ TYPED_TEST(PlanOf, PiecesOfTheWorkspaceAreApartAlignedAndInsideIt) {
         EXPECT_EQ(counter, 0);
         EXPECT_GE(slots, 64);    // the counter has a cache line of its own
         EXPECT_GE(copies, slots + workers * p.slot_bytes);
-        EXPECT_GE(static_cast<index>(w.bytes), copies + workers * p.copy_bytes);
+        EXPECT_GE(static_cast<index>(w.bytes), copies + p.heads_per_wave(workers) * p.copy_bytes);
         for (index const offset : {slots, copies, p.slot_bytes, p.copy_bytes}) EXPECT_EQ(offset % 64, 0) << offset;
     }
 }
@@ -100,9 +100,11 @@ TYPED_TEST(PlanOf, ExtraMemoryIsAtMost512KiBAThreadForAnyLength) {
     if (std::is_same_v<typename TypeParam::score, double>) GTEST_SKIP() << "f64 is a checking aid";
     for (index head_dim = 1; head_dim <= 256; ++head_dim) {
         for (index const tokens : {index{1}, index{777}, index{1} << 20, imbrex::max_length}) {
-            plan const p = planned<TypeParam>({.batch = 64, .q_tokens = tokens, .kv_tokens = tokens, .q_heads = 8, .kv_heads = 8, .head_dim = head_dim});
+            plan const p = planned<TypeParam>(
+                {.batch = 64, .q_tokens = tokens, .kv_tokens = tokens, .q_heads = 8, .kv_heads = 8, .head_dim = head_dim});
             for (index const workers : {1, 2, 64}) {
-                ASSERT_LE(workspace_bytes(p, workers), static_cast<std::size_t>(workers) * 512 * 1024) << "head_dim " << head_dim << ", " << tokens;
+                ASSERT_LE(workspace_bytes(p, workers), static_cast<std::size_t>(workers) * 512 * 1024)
+                    << "head_dim " << head_dim << ", " << tokens;
             }
         }
     }
@@ -121,7 +123,23 @@ TYPED_TEST(PlanOf, StridedKvAddsOneCopiedHeadPerThread) {
     index const padded = (80 + W - 1) / W * W + (48 + W - 1) / W * W;
     EXPECT_EQ(strided.copy_bytes, shape.kv_tokens * padded * static_cast<index>(sizeof(T)));
     for (index workers = 1; workers <= 4; ++workers) {
-        EXPECT_EQ(workspace_bytes(strided, workers) - workspace_bytes(contiguous, workers), static_cast<std::size_t>(workers * strided.copy_bytes));
+        EXPECT_EQ(workspace_bytes(strided, workers) - workspace_bytes(contiguous, workers),
+                  static_cast<std::size_t>(workers * strided.copy_bytes));
+    }
+}
+
+TEST(Plan, CopiesStayWithinABudgetHoweverManyWorkersAndNeverBelowOneHead) {
+    problem shape = prefill;
+    shape.layout = kv_layout::strided;
+    for (index const kv_tokens : {index{512}, index{1} << 15, index{1} << 20, imbrex::max_length}) {
+        shape.kv_tokens = kv_tokens;
+        plan const p = planned(shape);
+        for (index const workers : {index{1}, index{2}, index{64}, imbrex::max_workers}) {
+            index const heads = p.heads_per_wave(workers);
+            EXPECT_TRUE(heads >= 1 && heads <= workers);
+            EXPECT_TRUE(heads == 1 || heads * p.copy_bytes <= imbrex::tune::copy_budget_bytes)
+                << heads << " heads of " << p.copy_bytes;
+        }
     }
 }
 
@@ -140,7 +158,8 @@ TYPED_TEST(PlanOf, FewRowsOfAKvHeadGoToTheNarrowUnitAndMoreToTheWide) {
     ASSERT_GE(p.narrow_rows, 1);
     for (index q = 0; q <= 64; ++q) EXPECT_EQ(p.unit(q), q <= p.narrow_rows ? unit_kind::narrow : unit_kind::wide) << q;
     plan const grouped = planned<TypeParam>({.q_tokens = 64, .kv_tokens = 64, .q_heads = 8, .kv_heads = 4, .head_dim = 32});
-    for (index q = 0; q <= 64; ++q) EXPECT_EQ(grouped.unit(q), 2 * q <= grouped.narrow_rows ? unit_kind::narrow : unit_kind::wide) << q;
+    for (index q = 0; q <= 64; ++q)
+        EXPECT_EQ(grouped.unit(q), 2 * q <= grouped.narrow_rows ? unit_kind::narrow : unit_kind::wide) << q;
 }
 
 TYPED_TEST(PlanOf, ForDecodeAloneHoldsNoWideScratch) {
@@ -198,7 +217,7 @@ TYPED_TEST(PlanOf, PathTellsUnitTypesInstructionSetAndTiles) {
     tiles << p.wide_tiles.q_rows << " x " << p.wide_tiles.kv_cols;
     EXPECT_TRUE(contains(wide, tiles)) << wide.view();
     shape.layout = kv_layout::strided;
-    EXPECT_TRUE(contains(imbrex::path_of(planned<P>(shape)), "kv heads copied"));
+    EXPECT_TRUE(contains(imbrex::path_of(planned<P>(shape)), "copied"));
     EXPECT_FALSE(contains(imbrex::path_of(planned<P>(shape), 1), "copied"));
 }
 
@@ -261,8 +280,9 @@ TEST(Plan, ProblemsThatCannotBeAreRefused) {
 }
 
 TEST(Plan, ProblemsWithoutRowsKeysOrHeadsAreFine) {
-    for (problem const& shape : {problem{.batch = 0, .head_dim = 8}, problem{.q_tokens = 0, .kv_tokens = 9, .head_dim = 8},
-                                 problem{.q_tokens = 9, .kv_tokens = 0, .head_dim = 8}, problem{.q_heads = 0, .kv_heads = 0, .head_dim = 8}}) {
+    for (problem const& shape :
+         {problem{.batch = 0, .head_dim = 8}, problem{.q_tokens = 0, .kv_tokens = 9, .head_dim = 8},
+          problem{.q_tokens = 9, .kv_tokens = 0, .head_dim = 8}, problem{.q_heads = 0, .kv_heads = 0, .head_dim = 8}}) {
         EXPECT_TRUE(planned(shape).made());
     }
 }
@@ -276,23 +296,24 @@ TEST(Plan, AFailedPlanLeavesTheOneBefore) {
 }
 
 TEST(Plan, HugeProblemsAreCountedOrRefusedWithoutOverflow) {
-    for (index const huge : {index{1} << 40, index{1} << 62, std::numeric_limits<index>::max()}) {
-        plan p;
-        problem shape = prefill;
-        shape.layout = kv_layout::strided;
-        shape.batch = huge;
-        static_cast<void>(imbrex::make_plan<precision<float>>(shape, p));
-        shape = prefill;
-        shape.layout = kv_layout::strided;
-        shape.q_heads = huge;
-        shape.kv_heads = 1;
-        static_cast<void>(imbrex::make_plan<precision<float>>(shape, p));
-        shape.kv_heads = huge;
-        static_cast<void>(imbrex::make_plan<precision<float>>(shape, p));
+    for (index const huge : {imbrex::max_length + 1, index{1} << 40, index{1} << 62, std::numeric_limits<index>::max()}) {
+        for (index problem::*size : {&problem::batch, &problem::q_heads, &problem::kv_heads}) {
+            problem shape = prefill;
+            shape.layout = kv_layout::strided;
+            shape.kv_heads = 1;
+            shape.*size = huge;
+            EXPECT_EQ(refused(shape).code(), errc::too_many) << huge;
+        }
     }
-    plan const longest = planned({.q_tokens = imbrex::max_length, .kv_tokens = imbrex::max_length, .head_dim = 1024, .layout = kv_layout::strided});
-    EXPECT_GE(longest.copy_bytes, imbrex::max_length * 2 * 1024 * 4);
-    EXPECT_GE(workspace_bytes(longest, 1024), 1024u * static_cast<std::size_t>(longest.copy_bytes));
+    plan const longest = planned({.batch = imbrex::max_length,
+                                  .q_tokens = imbrex::max_length,
+                                  .kv_tokens = imbrex::max_length,
+                                  .q_heads = imbrex::max_length,
+                                  .head_dim = imbrex::max_head_dim,
+                                  .layout = kv_layout::strided});
+    EXPECT_GE(longest.copy_bytes, imbrex::max_length * 2 * imbrex::max_head_dim * 4);
+    EXPECT_GE(workspace_bytes(longest, imbrex::max_workers),
+              static_cast<std::size_t>(longest.copy_bytes + imbrex::max_workers * longest.slot_bytes));
 }
 
 }    // namespace

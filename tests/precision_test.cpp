@@ -13,8 +13,8 @@ using imbrex::precision;
 using imbrex::precision_policy;
 
 template <class P, class Q, class K, class V, class O>
-constexpr bool stores = std::same_as<typename P::query, Q> && std::same_as<typename P::key, K> && std::same_as<typename P::value, V> &&
-                        std::same_as<typename P::output, O>;
+constexpr bool stores = std::same_as<typename P::query, Q>&& std::same_as<typename P::key, K>&&
+    std::same_as<typename P::value, V>&& std::same_as<typename P::output, O>;
 
 TEST(Precision, OneTypeStandsForAllFour) {
     static_assert(stores<precision<float>, float, float, float, float>);

@@ -1,7 +1,7 @@
-// rules/: each mask against its definition, and its shortcuts against itself, over every small window there is.
+// mask.hpp and rules/: each mask against its definition, and its shortcuts against itself, over every small window there is.
+#include "imbrex/mask.hpp"
 #include "imbrex/rules/causal.hpp"
 #include "imbrex/rules/full.hpp"
-#include "imbrex/rules/mask.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "imbrex/mask.hpp"
 #include "imbrex/simd.hpp"
 
 namespace {
@@ -226,7 +227,8 @@ TEST(Causal, HoldsAtTheLongestLengths) {
                     if (kv < 0 || kv >= l.kv_len) continue;
                     position const j = static_cast<position>(kv);
                     EXPECT_EQ(causal{a}.keep(ctx, q, j), kv <= last_seen);
-                    EXPECT_EQ(causal{a}.classify(ctx, {q, q, j, static_cast<position>(j + 1)}), kv <= last_seen ? coverage::full : coverage::none);
+                    EXPECT_EQ(causal{a}.classify(ctx, {q, q, j, static_cast<position>(j + 1)}),
+                              kv <= last_seen ? coverage::full : coverage::none);
                 }
                 kv_range const bounds = causal{a}.kv_bounds(ctx, q, q);
                 EXPECT_EQ(bounds.begin, 0);
@@ -236,20 +238,34 @@ TEST(Causal, HoldsAtTheLongestLengths) {
     }
 }
 
-TEST(ScoreMask, WantsKeepClassifyAndBounds) {
-    struct lacks_classify {
-        bool keep(head_context const&, position, position) const;
-        kv_range kv_bounds(head_context const&, position, position) const;
-    };
-    struct lacks_bounds {
-        bool keep(head_context const&, position, position) const;
-        coverage classify(head_context const&, tile_window const&) const;
-    };
-    struct whole : lacks_classify {
-        coverage classify(head_context const&, tile_window const&) const;
-    };
-    static_assert(imbrex::score_mask<full> && imbrex::score_mask<causal> && imbrex::score_mask<whole>);
-    static_assert(!imbrex::score_mask<lacks_classify> && !imbrex::score_mask<lacks_bounds> && !imbrex::score_mask<int>);
+struct keeps {
+    bool keep(head_context const&, position, position) const { return true; }
+};
+struct classifies {
+    coverage classify(head_context const&, tile_window const&) const { return coverage::partial; }
+};
+struct keeps_and_classifies : keeps, classifies {};
+struct bounds_beyond : keeps_and_classifies {
+    kv_range kv_bounds(head_context const&, position, position) const { return {-7, 1000}; }
+};
+
+TEST(ScoreMask, WantsKeepAndClassify) {
+    static_assert(imbrex::score_mask<full> && imbrex::score_mask<causal> && imbrex::score_mask<keeps_and_classifies>);
+    static_assert(!imbrex::score_mask<keeps> && !imbrex::score_mask<classifies> && !imbrex::score_mask<int>);
+    static_assert(imbrex::has_kv_bounds<full> && imbrex::has_kv_bounds<causal> && !imbrex::has_kv_bounds<keeps_and_classifies>);
+}
+
+TEST(KvBounds, AreTheWholeRangeWhereARuleHasNone) {
+    kv_range const r = imbrex::kv_bounds_of(keeps_and_classifies{}, {0, 3, 9}, 6, 8);
+    EXPECT_EQ(r.begin, 0);
+    EXPECT_EQ(r.end, 9);
+}
+
+TEST(KvBounds, AreHeldToTheKeysThatThereAre) {
+    kv_range const r = imbrex::kv_bounds_of(bounds_beyond{}, {0, 3, 9}, 6, 8);
+    EXPECT_EQ(r.begin, 0);
+    EXPECT_EQ(r.end, 9);
+    EXPECT_EQ(imbrex::kv_bounds_of(causal{align::bottom_right}, {0, 3, 9}, 6, 7).end, 8);
 }
 
 TEST(HeadContext, TheLastQueryStandsAtTheLastKey) {

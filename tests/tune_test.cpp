@@ -31,8 +31,6 @@ TEST(TunedTiles, FitEveryShapeOnEveryInstructionSet) {
     }
 }
 
-TEST(Tune, NumbersAreUsable) {
-    static_assert(imbrex::tune::narrow_rows >= 1 && imbrex::tune::copy_from_row_tiles >= 1);
-}
+TEST(Tune, NumbersAreUsable) { static_assert(imbrex::tune::narrow_rows >= 1 && imbrex::tune::copy_from_row_tiles >= 1); }
 
 }    // namespace

@@ -2,8 +2,8 @@
 #include "imbrex/workspace.hpp"
 
 #include <array>
-#include <cstdint>
 #include <concepts>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
@@ -37,7 +37,8 @@ TEST(WorkspaceRef, TakesSpansAndContainersOfBytesAndNothingElse) {
     EXPECT_EQ(of_span.data(), vector.data() + 3);
     EXPECT_EQ(of_span.size(), 7u);
     EXPECT_FALSE(of_vector.may_allocate());
-    static_assert(!std::convertible_to<std::vector<char>&, workspace_ref> && !std::convertible_to<std::vector<std::byte> const&, workspace_ref>);
+    static_assert(!std::convertible_to<std::vector<char>&, workspace_ref> &&
+                  !std::convertible_to<std::vector<std::byte> const&, workspace_ref>);
     static_assert(!std::convertible_to<std::vector<std::byte>, workspace_ref>);    // it would dangle
 }
 
@@ -115,7 +116,8 @@ protected:
     std::vector<float> attend(workspace_ref workspace) const {
         std::vector<float> out(q.size(), -7.f);
         imbrex::status const s = imbrex::attention(
-            plan(), imbrex::bhsd(q.data(), q_shape), imbrex::dense_kv{imbrex::bhsd(k.data(), kv_shape), imbrex::bhsd(v.data(), kv_shape)},
+            plan(), imbrex::bhsd(q.data(), q_shape),
+            imbrex::dense_kv{imbrex::bhsd(k.data(), kv_shape), imbrex::bhsd(v.data(), kv_shape)},
             imbrex::bhsd(out.data(), q_shape), imbrex::causal{imbrex::align::bottom_right}, {.workspace = workspace});
         EXPECT_TRUE(s.ok()) << s.message().c_str();
         return out;

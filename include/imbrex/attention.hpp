@@ -10,9 +10,14 @@ namespace imbrex {
 
 // The precision that views and kv of these types have.
 template <class Q, class Kv, class O>
-struct precision_of;
+struct precision_of {
+    static_assert(sizeof(Kv) == 0, "imbrex: keys and values are passed together, as dense_kv{k, v}");
+};
 template <class Q, class K, class V, class O>
 struct precision_of<Q, dense_kv<K, V>, O> {
+    static_assert(element<Q> && element<K> && element<V> && element<O>,
+                  "imbrex: tensors hold float, double, imbrex::f16, imbrex::bf16, _Float16 or std::bfloat16_t; if 16-bit words "
+                  "are bf16 or f16, say which with as_f16(p) or as_bf16(p)");
     using type = precision<std::remove_const_t<Q>, K, V, std::remove_const_t<O>>;
 };
 
@@ -28,41 +33,46 @@ IMBREX_ISA_BEGIN
 // a key reaches only the queries that see it; a NaN or Inf in a value that some query sees may reach other rows of its tile.
 // Errors: any misfit of shapes, strides or memory; more than the plan's capacity; a missing or small workspace. Nothing is
 // written then.
-template <class Q, class Kv, class O, score_mask Rule = full>
+template <class Q, class Kv, class O, class Rule = full>
 status attention(plan const& p, tensor_view<Q> q, Kv const& kv, tensor_view<O> out, Rule const& rule = {},
                  options const& o = {}) {
+    static_assert(has_keep<Rule>,
+                  "imbrex: the rule lacks keep(head_context, q, kv); return whether q may see kv, as a bool or lanes of it");
+    static_assert(has_classify<Rule>,
+                  "imbrex: the rule lacks classify(head_context, tile_window); return coverage::partial if unsure");
     static_assert(!std::is_const_v<O>, "imbrex: the output view is of const elements; pass a view of writable ones");
     using P = typename precision_of<Q, Kv, O>::type;
-    tensor_facts const lse = o.lse.data == nullptr ? tensor_facts{} : tensor_facts::of(o.lse, q.shape);
-    if (status const s =
-            check_call(tensor_facts::of(q), tensor_facts::of(kv.k), tensor_facts::of(kv.v), tensor_facts::of(out), lse);
-        !s)
-        return s;
-    if (status const s = detail::check_plan<P>(p, q.shape, kv.k.shape, kv.v.shape); !s) return s;
-    if (o.scale && !detail::fits<typename P::score>(*o.scale)) return {errc::scale_not_finite};
+    tensor_facts const tensors[] = {tensor_facts::of(q), tensor_facts::of(kv.k), tensor_facts::of(kv.v), tensor_facts::of(out),
+                                    o.lse.data == nullptr ? tensor_facts{} : tensor_facts::of(o.lse, q.shape)};
+    auto const& [tq, tk, tv, to, tl] = tensors;
+    if (status const s = check_call(tq, tk, tv, to, tl); !s) return s;
+    if (status const s = call_detail::check_plan<P>(p, q.shape, kv.k.shape, kv.v.shape); !s) return s;
+    if (o.scale && !call_detail::fits<typename P::score>(*o.scale)) return {errc::scale_not_finite};
     index const workers = o.executor.max_workers();
-    if (workers < 1) return {errc::no_workers, workers};
+    if (workers < 1 || workers > max_workers) return {errc::no_workers, workers, max_workers};
     if (q.shape.batch == 0 || q.shape.tokens == 0 || q.shape.heads == 0) return {};
     std::size_t const bytes = workspace_bytes(p, workers);
-    if (!o.workspace.may_allocate() && o.workspace.size() < bytes) {
-        return status{errc::workspace_too_small, static_cast<std::int64_t>(o.workspace.size()), static_cast<std::int64_t>(bytes)};
+    if (!o.workspace.may_allocate()) {
+        std::size_t const given = o.workspace.data() == nullptr ? 0 : o.workspace.size();
+        if (given < bytes) return {errc::workspace_too_small, static_cast<std::int64_t>(given), static_cast<std::int64_t>(bytes)};
+        if (status const s = check_workspace(o.workspace.data(), bytes, tensors); !s) return s;
     }
     call_memory const memory{o.workspace, bytes};
     if (memory.data() == nullptr) return status{errc::out_of_memory, static_cast<std::int64_t>(bytes)};
-    detail::dense_call<P, Rule>{p,
-                                detail::storage_view(tensor_view<Q const>{q.data, q.shape, q.strides}),
-                                {detail::storage_view(kv.k), detail::storage_view(kv.v)},
-                                detail::storage_view(out),
-                                rule,
-                                o,
-                                workers,
-                                memory.data()}
+    call_detail::dense_call<P, Rule>{p,
+                                     call_detail::storage_view(tensor_view<Q const>{q.data, q.shape, q.strides}),
+                                     {call_detail::storage_view(kv.k), call_detail::storage_view(kv.v)},
+                                     call_detail::storage_view(out),
+                                     rule,
+                                     o,
+                                     workers,
+                                     memory.data()}
         .run();
     return {};
 }
 
 // The plan that a call on these tensors makes for itself.
-template <tile_selector Tiles = tuned_tiles, class Q, class Kv, class O>
+template <class Tiles = tuned_tiles, class Q, class Kv, class O>
 status plan_for(tensor_view<Q> q, Kv const& kv, tensor_view<O> out, plan& p) noexcept {
     using P = typename precision_of<Q, Kv, O>::type;
     if (status const s =
@@ -71,15 +81,15 @@ status plan_for(tensor_view<Q> q, Kv const& kv, tensor_view<O> out, plan& p) noe
         return s;
     problem shape{q.shape.batch,    q.shape.tokens,   kv.k.shape.tokens,  q.shape.heads,
                   kv.k.shape.heads, q.shape.head_dim, kv.v.shape.head_dim};
-    if (detail::lies_apart(kv.k.shape, kv.k.strides, sizeof(*kv.k.data)) ||
-        detail::lies_apart(kv.v.shape, kv.v.strides, sizeof(*kv.v.data))) {
+    if (call_detail::lies_apart(kv.k.shape, kv.k.strides, sizeof(*kv.k.data)) ||
+        call_detail::lies_apart(kv.v.shape, kv.v.strides, sizeof(*kv.v.data))) {
         shape.layout = kv_layout::strided;
     }
     return make_plan<P, Tiles>(shape, p);
 }
 
 // The same without a plan of the caller's; plans for just these tensors. See above for shapes, contract and errors.
-template <tile_selector Tiles = tuned_tiles, class Q, class Kv, class O, score_mask Rule = full>
+template <class Tiles = tuned_tiles, class Q, class Kv, class O, class Rule = full>
 status attention(tensor_view<Q> q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {}) {
     plan p;
     if (status const s = plan_for<Tiles>(q, kv, out, p); !s) return s;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <utility>
 
 #include "imbrex/status.hpp"
@@ -101,6 +102,8 @@ inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
         if (size < 0) return {errc::negative_size, role, size};
     }
     if (t.shape.tokens > max_length) return {errc::too_long, role, t.shape.tokens, max_length};
+    if (index const most = std::max(t.shape.batch, t.shape.heads); most > max_length)
+        return {errc::too_many, role, most, max_length};
     if (t.shape.head_dim < 1 || t.shape.head_dim > max_head_dim)
         return {errc::head_dim_range, role, t.shape.head_dim, max_head_dim};
     return {};
@@ -141,6 +144,18 @@ inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
 }
 
 }    // namespace detail
+
+// The workspace must be apart from all tensors of the call.
+inline status check_workspace(std::byte const* data, std::size_t bytes, std::span<tensor_facts const> tensors) noexcept {
+    auto const first = reinterpret_cast<std::uintptr_t>(data);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (tensors[i].address == 0) continue;
+        detail::footprint const f{tensors[i]};
+        if (!f.empty() && f.first < first + bytes && first < f.last)
+            return {errc::workspace_overlap, static_cast<tensor_role>(i)};
+    }
+    return {};
+}
 
 // Everything a call over dense tensors can get wrong. row_sums: the log-sum-exp; address 0: not wanted.
 inline status check_call(tensor_facts const& q, tensor_facts const& k, tensor_facts const& v, tensor_facts const& out,

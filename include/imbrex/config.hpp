@@ -31,8 +31,9 @@
 #endif
 
 // The kernel's contract speaks of NaN and of -inf; -ffast-math lets the compiler assume that there are none.
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "imbrex: -ffast-math and -ffinite-math-only break its NaN and -inf contract; leave them off (the kernel gains nothing)"
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(__ASSOCIATIVE_MATH__)
+#error                                                                                                                           \
+    "imbrex: -ffast-math, -ffinite-math-only and -fassociative-math break its contract; leave them off (the kernel gains nothing)"
 #endif
 
 #define IMBREX_ALWAYS_INLINE inline __attribute__((always_inline))
@@ -57,6 +58,7 @@ using position = std::int32_t;    // a token's place in its sequence
 
 inline constexpr index max_length = index{0x7fffffff};    // lengths of 2^31 and more are refused
 inline constexpr index max_head_dim = 1024;
+inline constexpr index max_workers = index{1} << 16;    // threads that one call may use
 
 // N objects side by side. (g++ 12 warns of a sign conversion where an array's bound is an int that depends on a template.)
 template <class T, int N>

@@ -26,7 +26,7 @@ struct options {
 
 IMBREX_ISA_BEGIN
 
-namespace detail {
+namespace call_detail {
 
 // A view's data as the library's storage type of the same bits (e.g. _Float16 as f16).
 template <class T>
@@ -41,7 +41,7 @@ inline bool lies_apart(shape4 const& shape, strides4 const& strides, index eleme
     return shape.tokens > 1 && strides.token > shape.head_dim && strides.token * element_bytes >= near_bytes;
 }
 
-// Whether this scale, in log2 units, is a finite T. False for NaN.
+// Whether this scale is a finite T. False for NaN.
 template <class T>
 bool fits(double scale) noexcept {
     return std::abs(scale) <= static_cast<double>(std::numeric_limits<T>::max()) / 2;
@@ -55,23 +55,28 @@ public:
 
     dense_call(plan const& p, tensor_view<typename P::query const> q, dense_kv<typename P::key, typename P::value> const& kv,
                tensor_view<typename P::output> out, Rule const& rule, options const& o, index workers, std::byte* memory) noexcept
-        : plan_{p}, q_{q}, kv_{kv}, out_{out}, lse_{o.lse}, rule_{rule}, executor_{o.executor}, workers_{workers} {
+        : plan_{p},
+          q_{q},
+          kv_{kv},
+          out_{out},
+          lse_{o.lse},
+          rule_{rule},
+          executor_{o.executor},
+          scale_{o.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.shape.head_dim)))},
+          workers_{workers} {
         memory_ = workspace_layout::of(p, workers, align_up(memory));
-        double const scale = o.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.shape.head_dim)));
-        scale_log2e_ = static_cast<T>(scale * 1.4426950408889634074);
         group_ = q.shape.heads / kv.k.shape.heads;
         rows_ = group_ * q.shape.tokens;
         unit_ = p.unit(q.shape.tokens);
         rows_per_item_ = unit_ == unit_kind::narrow ? std::max<index>(1, rows_) : p.wide_tiles.q_rows;
         row_tiles_ = (rows_ + rows_per_item_ - 1) / rows_per_item_;
-        copies_ = p.copy_bytes > 0 && unit_ == unit_kind::wide && row_tiles_ >= tune::copy_from_row_tiles &&
-                  (lies_apart(kv.k.shape, kv.k.strides, sizeof(typename P::key)) ||
-                   lies_apart(kv.v.shape, kv.v.strides, sizeof(typename P::value)));
+        copies_ = p.copies(q.shape.tokens) && (lies_apart(kv.k.shape, kv.k.strides, sizeof(typename P::key)) ||
+                                               lies_apart(kv.v.shape, kv.v.strides, sizeof(typename P::value)));
     }
 
     void run() const {
         index const heads = q_.shape.batch * kv_.k.shape.heads;
-        index const wave = copies_ ? workers_ : heads;
+        index const wave = copies_ ? plan_.heads_per_wave(workers_) : heads;
         for (index first = 0; first < heads; first += wave) {
             index const count = std::min(wave, heads - first);
             if (copies_) {
@@ -112,9 +117,12 @@ private:
 
     dense_head<K, V> head_at(place at) const noexcept {
         if (kv_.k.shape.tokens == 0) return {};
-        auto const b = [&](shape4 const& s) { return s.batch == 1 ? 0 : at.batch; };
-        return {{kv_.k.row(b(kv_.k.shape), 0, at.kv_head), kv_.k.strides.token},
-                {kv_.v.row(b(kv_.v.shape), 0, at.kv_head), kv_.v.strides.token}};
+        return {rows_at(kv_.k, at), rows_at(kv_.v, at)};
+    }
+    template <class E>
+    static rows<E> rows_at(tensor_view<E const> const& t, place at) noexcept {    // strides of axes of size 1 are ignored
+        index const b = t.shape.batch == 1 ? 0 : at.batch, h = t.shape.heads == 1 ? 0 : at.kv_head;
+        return {t.row(b, 0, h), t.shape.tokens == 1 ? 0 : t.strides.token};
     }
 
     dense_head<T, T> copy_at(index in_wave) const noexcept {
@@ -142,12 +150,12 @@ private:
             return;
         }
         auto const x = wide_slot<P>::lay_out(scratch, plan_.shape, plan_.wide_tiles);
-        wide_unit<P, Rule> unit{x.unit, rule_, ctx, q_.shape.head_dim, kv_.v.shape.head_dim, scale_log2e_};
+        wide_unit<P, Rule> unit{x.unit, rule_, ctx, q_.shape.head_dim, kv_.v.shape.head_dim, scale_};
         if (copies_) {
-            attend(unit, rows, copy_at(in_wave), rule_, ctx, plan_.wide_tiles.kv_cols);
+            imbrex::attend(unit, rows, copy_at(in_wave), rule_, ctx, plan_.wide_tiles.kv_cols);
         } else {
             widened<T, dense_head<K, V>> const kv{head_at(at), x.widening, q_.shape.head_dim, kv_.v.shape.head_dim};
-            attend(unit, rows, kv, rule_, ctx, plan_.wide_tiles.kv_cols);
+            imbrex::attend(unit, rows, kv, rule_, ctx, plan_.wide_tiles.kv_cols);
         }
     }
 
@@ -158,8 +166,8 @@ private:
         if constexpr (R < narrow_rows_limit<P>()) {
             if (rows.count > R) return attend_narrow<2 * R>(rows, at, ctx, x);
         }
-        narrow_unit<P, Rule, R> unit{x, rule_, ctx, q_.shape.head_dim, kv_.v.shape.head_dim, scale_log2e_};
-        attend(unit, rows, head_at(at), rule_, ctx, plan_.narrow_kv_cols);
+        narrow_unit<P, Rule, R> unit{x, rule_, ctx, q_.shape.head_dim, kv_.v.shape.head_dim, scale_};
+        imbrex::attend(unit, rows, head_at(at), rule_, ctx, plan_.narrow_kv_cols);
     }
 
     row_block<typename P::query, typename P::output> rows_of(place at, index row_tile) const noexcept {
@@ -187,9 +195,9 @@ private:
     row_stats_view<float> lse_;
     Rule const& rule_;
     executor_ref executor_;
+    score_scale<T> scale_;
     index workers_;
     workspace_layout memory_;
-    T scale_log2e_;
     index group_, rows_, rows_per_item_, row_tiles_;
     unit_kind unit_;
     bool copies_;
@@ -216,6 +224,6 @@ status check_plan(plan const& p, shape4 const& q, shape4 const& k, shape4 const&
     return {};
 }
 
-}    // namespace detail
+}    // namespace call_detail
 
 IMBREX_ISA_END

@@ -6,24 +6,50 @@
 
 #include "imbrex/config.hpp"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
+#if defined(__AVX512F__)
+#if !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__) || !defined(__AVX512CD__) || !defined(__FMA__)
+#error "imbrex: of AVX-512, F, BW, CD, DQ and VL go together; compile with -march=x86-64-v4 or newer, or without AVX-512"
+#endif
+#define IMBREX_HAS_AVX512 1
 #define IMBREX_TAG_BASE avx512
 #define IMBREX_ISA_NAME "avx512"
 #elif defined(__AVX2__) && defined(__FMA__)
+#define IMBREX_HAS_AVX2_FMA 1
 #define IMBREX_TAG_BASE avx2
 #define IMBREX_ISA_NAME "avx2"
+#elif defined(__AVX2__)
+#define IMBREX_TAG_BASE avx2_no
+#define IMBREX_ISA_NAME "avx2 without fma"
 #elif defined(__AVX__)
 #define IMBREX_TAG_BASE avx
 #define IMBREX_ISA_NAME "avx"
 #elif defined(__SSE4_2__)
-#define IMBREX_TAG_BASE sse4
+#define IMBREX_TAG_BASE sse42
 #define IMBREX_ISA_NAME "sse4.2"
+#elif defined(__SSE4_1__)
+#define IMBREX_TAG_BASE sse41
+#define IMBREX_ISA_NAME "sse4.1"
+#elif defined(__SSSE3__)
+#define IMBREX_TAG_BASE ssse3
+#define IMBREX_ISA_NAME "ssse3"
+#elif defined(__SSE3__)
+#define IMBREX_TAG_BASE sse3
+#define IMBREX_ISA_NAME "sse3"
 #elif defined(__x86_64__)
 #define IMBREX_TAG_BASE sse2
 #define IMBREX_ISA_NAME "sse2"
 #else
 #define IMBREX_TAG_BASE neon64
 #define IMBREX_ISA_NAME "neon64"
+#endif
+
+// The register class of a vector in an asm constraint.
+#if defined(IMBREX_HAS_AVX512)
+#define IMBREX_VECTOR_REGISTER "v"
+#elif defined(__x86_64__)
+#define IMBREX_VECTOR_REGISTER "x"
+#else
+#define IMBREX_VECTOR_REGISTER "w"
 #endif
 
 #ifdef __AVX512BF16__

@@ -49,7 +49,6 @@ struct plan {
     index narrow_rows = 0;              // up to so many rows of a kv head go to the narrow unit
     index slot_bytes = 0;               // scratch of one worker
     index copy_bytes = 0;               // of one copied kv head; 0 where this plan copies none
-    index score_bytes = 0;              // 4 or 8
     std::string_view dtypes[4] = {};    // query, key, value, output
     std::string_view isa{};
 
@@ -57,13 +56,21 @@ struct plan {
     constexpr unit_kind unit(index q_tokens) const noexcept {
         return shape.group() * q_tokens <= narrow_rows ? unit_kind::narrow : unit_kind::wide;
     }
+    // Whether calls with this many query tokens copy kv heads whose tokens lie far apart.
+    constexpr bool copies(index q_tokens) const noexcept {
+        return copy_bytes > 0 && shape.group() * q_tokens >= tune::copy_from_row_tiles * wide_tiles.q_rows;
+    }
+    // kv heads copied at a time: as many as there are workers, but for the first only within a budget of bytes.
+    constexpr index heads_per_wave(index workers) const noexcept {
+        return std::clamp<index>(tune::copy_budget_bytes / std::max<index>(1, copy_bytes), 1, workers);
+    }
 };
 
 // Where one call finds its scratch. The same walk counts the bytes and hands them out.
 struct workspace_layout {
     std::byte* counter = nullptr;    // of work items taken
     std::byte* slots = nullptr;      // one per worker
-    std::byte* copies = nullptr;     // one per worker, of a kv head each
+    std::byte* copies = nullptr;     // of heads_per_wave kv heads
     std::size_t bytes = 0;
 
     static workspace_layout of(plan const& p, index workers, std::byte* base) noexcept {
@@ -71,7 +78,7 @@ struct workspace_layout {
         arena memory{base};
         w.counter = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
         w.slots = memory.take<std::byte>(workers * p.slot_bytes);
-        w.copies = memory.take<std::byte>(workers * p.copy_bytes);
+        w.copies = memory.take<std::byte>(p.copy_bytes > 0 ? p.heads_per_wave(workers) * p.copy_bytes : 0);
         w.bytes = memory.used();
         return w;
     }
@@ -90,7 +97,7 @@ inline status_text path_of(plan const& p, index q_tokens) noexcept {
     t << (narrow ? "narrow" : "wide") << " unit, " << p.dtypes[0] << " x " << p.dtypes[1] << " x " << p.dtypes[2] << " -> "
       << p.dtypes[3] << ", " << p.isa << ", tiles of " << (narrow ? p.narrow_rows : p.wide_tiles.q_rows) << " x "
       << (narrow ? p.narrow_kv_cols : p.wide_tiles.kv_cols);
-    if (!narrow && p.copy_bytes > 0) t << ", kv heads copied";
+    if (p.copies(q_tokens)) t << ", kv heads that lie apart copied";
     return t;
 }
 inline status_text path_of(plan const& p) noexcept { return path_of(p, p.shape.q_tokens); }
@@ -103,6 +110,9 @@ inline status check_problem(problem const& p) noexcept {
     } const sizes[] = {{p.batch, query}, {p.q_tokens, query}, {p.q_heads, query}, {p.kv_tokens, key}, {p.kv_heads, key}};
     for (auto const& s : sizes) {
         if (s.size < 0) return {errc::negative_size, s.role, s.size};
+    }
+    for (index const size : {p.batch, p.q_heads, p.kv_heads}) {
+        if (size > max_length) return {errc::too_many, query, size, max_length};
     }
     if (p.q_tokens > max_length) return {errc::too_long, query, p.q_tokens, max_length};
     if (p.kv_tokens > max_length) return {errc::too_long, key, p.kv_tokens, max_length};
@@ -145,15 +155,23 @@ constexpr index narrow_rows_limit() noexcept {
 }
 
 // Plans calls whose shapes stay within `shape`. Errors: a size out of range, heads that do not divide, tiles that do not fit.
-template <precision_policy P, tile_selector Tiles = tuned_tiles>
+template <precision_policy P, class Tiles = tuned_tiles>
 status make_plan(problem shape, plan& out) noexcept {
+    static_assert(tile_selector<Tiles>,
+                  "imbrex: the tile policy lacks a static select(tile_request) that returns a tile_shape; use "
+                  "fixed_tiles<tile_shape{64, 128}> or tuned_tiles");
     using T = typename P::score;
     constexpr index W = lane_count<T>;
     constexpr index max_rows = wide_geometry<T>::max_rows;
     if (shape.head_dim_v == 0) shape.head_dim_v = shape.head_dim;
     if (status const s = check_problem(shape); !s) return s;
 
-    tile_request const request{shape.head_dim, shape.head_dim_v, static_cast<index>(sizeof(typename P::key)), W, max_rows, false};
+    tile_request const request{shape.head_dim,
+                               shape.head_dim_v,
+                               static_cast<index>(std::min(sizeof(typename P::key), sizeof(typename P::value))),
+                               W,
+                               max_rows,
+                               false};
     tile_request narrow = request;
     narrow.narrow = true;
     plan p;
@@ -174,11 +192,10 @@ status make_plan(problem shape, plan& out) noexcept {
     index const most_rows = shape.group() * shape.q_tokens;
     p.slot_bytes =
         static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_count.used()) : narrow_count.used());
-    if (shape.layout == kv_layout::strided && most_rows >= tune::copy_from_row_tiles * rows) {
+    if (shape.layout == kv_layout::strided && most_rows >= tune::copy_from_row_tiles * rows && shape.kv_tokens > 0) {
         p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) *
                        static_cast<index>(sizeof(T));
     }
-    p.score_bytes = static_cast<index>(sizeof(T));
     p.dtypes[0] = dtype_name<typename P::query>();
     p.dtypes[1] = dtype_name<typename P::key>();
     p.dtypes[2] = dtype_name<typename P::value>();

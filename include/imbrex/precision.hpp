@@ -6,7 +6,8 @@
 namespace imbrex {
 
 // Element types are the library's own storage types (see storage_of). Scores, weights and sums are f32, or f64 when everything
-// is f64, which is a checking aid of plain speed. 16-bit elements are widened in registers, exactly.
+// is f64, which is a checking aid of plain speed. 16-bit elements are widened exactly: in registers in
+// decode, a tile at a time into scratch in prefill (2-4 % of the time, D=128, AMD Zen 4).
 template <element Q, element K = Q, element V = K, element O = Q>
 struct precision {
     using query = storage_of<Q>;

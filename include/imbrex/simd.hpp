@@ -7,9 +7,9 @@
 
 #include "imbrex/simd/portable.hpp"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
+#if defined(IMBREX_HAS_AVX512)
 #include "imbrex/simd/seam_avx512.hpp"
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif defined(IMBREX_HAS_AVX2_FMA)
 #include "imbrex/simd/seam_avx2.hpp"
 #elif defined(__aarch64__)
 #include "imbrex/simd/seam_neon.hpp"
@@ -22,12 +22,12 @@ struct seam_for {
     using type = portable_seam<T>;
 };
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
+#if defined(IMBREX_HAS_AVX512)
 template <>
 struct seam_for<float> {
     using type = avx512_seam;
 };
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif defined(IMBREX_HAS_AVX2_FMA)
 template <>
 struct seam_for<float> {
     using type = avx2_seam;
@@ -43,35 +43,13 @@ template <class T>
 using seam = typename seam_for<T>::type;
 
 // Vector registers that accumulators may fill: 16 of 32 (AVX-512, NEON), 12 of 16.
-#if defined(__AVX512F__) || defined(__aarch64__)
+#if defined(IMBREX_HAS_AVX512) || defined(__aarch64__)
 inline constexpr int accumulator_registers = 16;
 #else
 inline constexpr int accumulator_registers = 12;
 #endif
 
-// Hides where a value came from, so that g++ keeps it in a register instead of folding its load into every FMA that
-// uses it (80-85 -> 92-94 % of peak, AMD Zen 4, g++ 12). Only for scalar temporaries: on an array element it forces spills.
-template <class T>
-IMBREX_ALWAYS_INLINE lanes<T> in_register(lanes<T> x) noexcept {
-#if defined(__clang__)
-    return x;
-#elif defined(__AVX512F__)
-    auto r = x.data;
-    asm("" : "+v"(r));
-    return lanes<T>(r);
-#elif defined(__x86_64__)
-    auto r = x.data;
-    asm("" : "+x"(r));
-    return lanes<T>(r);
-#else
-    auto r = x.data;
-    asm("" : "+w"(r));
-    return lanes<T>(r);
-#endif
-}
-
-// Asks for a line that will be read in about a microsecond, into L2. Decision: the L2 hint; with T0 the K and V streams of a
-// decode step push the queries out of L1 (f32 GQA decode: 47 % of the read bandwidth with T0, 66-89 % with T1; AMD Zen 4).
+// Asks for a line that will be read soon, into L2.
 IMBREX_ALWAYS_INLINE void prefetch(void const* p) noexcept { __builtin_prefetch(p, 0, 2); }
 
 // Lane i holds first + i / repeat: the positions of W / repeat consecutive keys, each repeated for `repeat` rows.

@@ -13,6 +13,7 @@ enum class errc : std::int32_t {
     ok = 0,
     negative_size,
     too_long,
+    too_many,
     head_dim_range,
     head_dim_mismatch,
     heads_not_divisible,
@@ -34,6 +35,7 @@ enum class errc : std::int32_t {
     plan_isa,
     plan_mismatch,
     workspace_too_small,
+    workspace_overlap,
     out_of_memory,
     no_workers,
     tiles_unsupported,
@@ -111,6 +113,9 @@ inline status_text status::message() const noexcept {
         case errc::too_long:
             return t << "imbrex: " << role_name(a) << " has " << b << " rows, more than the " << c
                      << " that token positions can count; split the call";
+        case errc::too_many:
+            return t << "imbrex: " << role_name(a) << " has " << b << " sequences or heads, more than the " << c
+                     << " that can be counted; split the call";
         case errc::head_dim_range:
             return t << "imbrex: " << role_name(a) << " has head_dim " << b << "; it must be between 1 and " << c;
         case errc::head_dim_mismatch:
@@ -160,8 +165,11 @@ inline status_text status::message() const noexcept {
         case errc::workspace_too_small:
             return t << "imbrex: the workspace has " << a << " bytes but " << b
                      << " are needed; pass that many, or allocate{} to let the call allocate them";
+        case errc::workspace_overlap:
+            return t << "imbrex: the workspace shares memory with " << role_name(a) << "; give it memory of its own";
         case errc::out_of_memory: return t << "imbrex: allocating a workspace of " << a << " bytes failed";
-        case errc::no_workers: return t << "imbrex: the executor says max_workers() = " << a << "; it must be 1 or more";
+        case errc::no_workers:
+            return t << "imbrex: the executor says max_workers() = " << a << "; it must be between 1 and " << b;
         case errc::tiles_unsupported:
             return t << "imbrex: tiles of " << a << " x " << b << " (q_rows x kv_cols) do not fit this unit: q_rows must be a "
                      << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 1024";

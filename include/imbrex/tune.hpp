@@ -12,9 +12,16 @@ struct tuned_tiles {
     }
 
 private:
-    // The scores of a tile stay in L1 beside the queries' rows in use (64 x 128 f32 are 32 KB).
-    // bench/imbrex_prefill --benchmark_filter=tiles is the tuner.
-    static constexpr index wide_kv_cols(tile_request const& r) noexcept { return r.head_dim <= 64 ? 64 : 128; }
+    // bench/prefill --benchmark_filter=^tiles is the tuner. f32, S=1024, full / causal, % of the FMA peak:
+    // 64 x 64 keys 87.8 / 85.3, 128 91.0 / 88.3 (D=64); 64 x 128 91.7 / 88.0, 256 93.0 / 90.5 (D=128); on AVX2 (clang++ 14)
+    // 24 x 64 83.9 / 80.9, 256 86.3 / 82.5 (D=64); 24 x 128 88.7 / 85.2, 256 89.7 / 85.0 (D=128).
+    // AMD Zen 4 (EPYC), g++ 12 -O3 -march=native unless said, 2026-11-30.
+    // Keys and values that are widened into scratch take 256 x (D + Dv) x 4 bytes, so large heads of them take half as many.
+    static constexpr index wide_kv_cols(tile_request const& r) noexcept {
+        bool const widened = r.kv_element_bytes < 4;
+        if (r.head_dim <= 64 && r.lanes >= 16) return 128;
+        return widened && r.head_dim + r.head_dim_v > 256 ? 128 : 256;
+    }
 
     // Decode streams K of a tile, then V: each change of stream costs the hardware's prefetchers a start. 64 / 256 / 512 / 1024
     // keys reach 54 / 71 / 77 / 82 % of the read bandwidth (f32, 32/8 heads, D=128, huge pages; bf16 47 / 53 / 56 / 58 %; on
@@ -31,6 +38,9 @@ inline constexpr index narrow_rows = 8;
 // A kv head is copied once to contiguous scratch when at least this many row tiles read it from rows that lie apart: 32 heads
 // BSHD, D=128, S=1024: 76-86 -> 84-92 % of the FMA peak. AMD Zen 4, g++ 12 (a prototype of this kernel).
 inline constexpr index copy_from_row_tiles = 4;
+
+// Copied kv heads of one wave, all workers together; one head is always copied, however long.
+inline constexpr index copy_budget_bytes = index{64} << 20;
 
 }    // namespace tune
 

@@ -9,7 +9,9 @@ struct everything {
     }
 #endif
     imbrex::coverage classify(imbrex::head_context const&, imbrex::tile_window const&) const { return imbrex::coverage::full; }
-    imbrex::kv_range kv_bounds(imbrex::head_context const& ctx, imbrex::position, imbrex::position) const { return {0, ctx.kv_len}; }
+    imbrex::kv_range kv_bounds(imbrex::head_context const& ctx, imbrex::position, imbrex::position) const {
+        return {0, ctx.kv_len};
+    }
 };
 
 imbrex::status call(imbrex::tensor_view<float const> q, imbrex::tensor_view<float> out) {

@@ -1,4 +1,4 @@
-// expect: imbrex: the tile policy lacks a static select\(tile_request\) that returns a tile_shape; use fixed_tiles<tile_shape\{64, 128\}>
+// expect: imbrex: the tile policy lacks a static select\(tile_request\) that returns a tile_shape; use fixed_tiles
 #include "imbrex/imbrex.hpp"
 
 #ifdef IMBREX_EXPECT_FAIL

@@ -10,16 +10,16 @@ template <attention_unit Unit, class Head, score_mask Rule>
 void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rule const& rule, head_context const& ctx,
             index kv_cols) noexcept {
     unit.begin(rows);    // q packed; m, l, o reset
-    kv_range const seen_by_any = rule.kv_bounds(ctx, unit.q_first(), unit.q_last());
+    kv_range const seen_by_any = kv_bounds_of(rule, ctx, unit.q_first(), unit.q_last());
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);
         tile_window const w{unit.q_first(), unit.q_last(), static_cast<position>(j), static_cast<position>(end)};
         coverage const seen = rule.classify(ctx, w);
         if (seen == coverage::none) continue;
         auto const tile = kv.tile(j, end);
-        unit.score(tile, w, seen);    // s = q kT, log2 units, masked; next m
-        unit.absorb();                // p = 2^(s - m); l
-        unit.accumulate(tile);        // o = 2^(m_old - m) o + p v
+        unit.score(tile, w, seen);    // s = q kT, masked; next m
+        unit.absorb();                // p = e^(scale (s - m)); l
+        unit.accumulate(tile);        // o = e^(scale (m_old - m)) o + p v
     }
     unit.finish(rows);    // o / l, log-sum-exp
 }

@@ -1,6 +1,8 @@
 // Keys and values in the type that a unit computes in: in place where they are stored in it, else widened into scratch.
 #pragma once
 
+#include <algorithm>
+
 #include "imbrex/rows.hpp"
 #include "imbrex/simd.hpp"
 #include "imbrex/workspace.hpp"
@@ -16,7 +18,7 @@ IMBREX_NOINLINE void widen_rows(rows<E> from, index count, index n, T* to, index
     constexpr index rows_ahead = 8;
     for (index j = 0; j < count; ++j, to += to_stride) {
         E const* const source = from.row(j);
-        E const* const ahead = from.row(j + rows_ahead);
+        E const* const ahead = from.row(std::min(j + rows_ahead, count - 1));
         for (index d = 0; d < n; d += line) prefetch(ahead + d);
         index d = 0;
         for (; d + W <= n; d += W) seam<T>::store(to + d, seam<T>::load(source + d));

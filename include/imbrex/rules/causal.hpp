@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "imbrex/rules/mask.hpp"
+#include "imbrex/mask.hpp"
 
 namespace imbrex {
 

@@ -8,6 +8,7 @@
 IMBREX_ISA_BEGIN
 
 struct avx2_seam : portable_seam<float> {
+    static_assert(W == 8, "imbrex: xsimd chose other vectors than AVX2 has; is XSIMD_DEFAULT_ARCH set?");
     using portable_seam<float>::load;
     using portable_seam<float>::store;
 
@@ -105,7 +106,7 @@ struct avx2_seam : portable_seam<float> {
         __m256 const magic = _mm256_set1_ps(12582912.0f);
         array_of<V, N> z, p;
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = at_least(V(-127.0f), x[i]);
-        IMBREX_UNROLL for (int i = 0; i < N; ++i) z[i] = V(_mm256_add_ps(x[i].data, magic));
+        IMBREX_UNROLL for (int i = 0; i < N; ++i) z[i] = opaque<float>(V(_mm256_add_ps(x[i].data, magic)));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = V(_mm256_sub_ps(x[i].data, _mm256_sub_ps(z[i].data, magic)));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = V(0.00015345812f);
         IMBREX_UNROLL for (int k = 0; k < 6; ++k) { IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = fma(p[i], x[i], V(c[k])); }

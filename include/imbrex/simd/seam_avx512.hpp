@@ -12,6 +12,7 @@ IMBREX_ISA_BEGIN
 // Masks of all lanes: g++ 12's unmasked forms of these intrinsics warn of an uninitialised operand that they ignore; with a
 // constant full mask the same instructions come out.
 struct avx512_seam : portable_seam<float> {
+    static_assert(W == 16, "imbrex: xsimd chose other vectors than AVX-512 has; is XSIMD_DEFAULT_ARCH set?");
     static constexpr __mmask16 all16 = 0xffff;
     static constexpr __mmask8 all8 = 0xff;
 
@@ -40,8 +41,7 @@ struct avx512_seam : portable_seam<float> {
     static IMBREX_ALWAYS_INLINE void load_pair(f16 const* p, V& low, V& high) noexcept { low = load(p), high = load(p + W); }
     // Even elements, then odd ones: a shift and a mask for 32 elements, where widening in order takes two of each and two loads.
     static IMBREX_ALWAYS_INLINE void load_pair(bf16 const* p, V& low, V& high) noexcept {
-        __m512i bits = _mm512_loadu_si512(p);
-        hold(bits);
+        __m512i const bits = in_register<std::int32_t>(lanes<std::int32_t>(_mm512_loadu_si512(p))).data;
         low = V(_mm512_castsi512_ps(_mm512_maskz_slli_epi32(all16, bits, 16)));
         high = V(_mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
     }
@@ -127,12 +127,6 @@ struct avx512_seam : portable_seam<float> {
 private:
     static IMBREX_ALWAYS_INLINE __mmask16 first(int n) noexcept { return static_cast<__mmask16>((1u << n) - 1u); }
 
-    // One load for the two uses, not one folded into each.
-    static IMBREX_ALWAYS_INLINE void hold([[maybe_unused]] __m512i& x) noexcept {
-#if !defined(__clang__)
-        asm("" : "+v"(x));
-#endif
-    }
     static IMBREX_ALWAYS_INLINE V widen_bf16(__m256i bits) noexcept {
         return V(_mm512_castsi512_ps(_mm512_maskz_slli_epi32(all16, _mm512_maskz_cvtepu16_epi32(all16, bits), 16)));
     }

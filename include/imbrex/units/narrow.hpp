@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "imbrex/units/narrow_layout.hpp"
+#include "imbrex/units/seen_keys.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 
 IMBREX_ISA_BEGIN
@@ -28,8 +29,8 @@ public:
     static constexpr int W = lane_count<T>;
 
     narrow_unit(narrow_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
-                T scale_log2e) noexcept
-        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale_log2e} {}
+                score_scale<T> const& scale) noexcept
+        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale} {}
 
     position q_first() const noexcept { return static_cast<position>(x_.positions[0]); }
     position q_last() const noexcept { return q_last_; }
@@ -40,7 +41,7 @@ public:
         o_stride_ = narrow_scratch<T>::padded(head_dim_v_);
         std::fill_n(x_.q, R * q_stride_, T(0));
         std::fill_n(x_.o, R * o_stride_, T(0));
-        for (index i = 0; i < count_; ++i) pack_query<K>(r.query(i), head_dim_, scale_, x_.q + i * q_stride_);
+        for (index i = 0; i < count_; ++i) pack_query<K>(r.query(i), head_dim_, scale_.query, x_.q + i * q_stride_);
         for (index i = 0; i < pairs * W; ++i) {
             index const row = i / W * at_once + i % at_once;
             x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(row, count_ - 1)));
@@ -53,16 +54,18 @@ public:
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
         keys_ = w.kv_end - w.kv_begin;
         s_stride_ = (keys_ + block - 1) / block * W;
+        seen_ = seen;
+        if (seen == coverage::partial) seen_keys_.reset(keys_);
         array_of<V, pairs> m;
         for (int p = 0; p < pairs; ++p) m[p] = V(lowest_score<T>);
         index j = 0;
         for (; j + block <= keys_; j += block) {
-            m[0] = simd::max(m[0], score_block<from_memory>(tile.keys, j, block, 0, w, seen));
-            for (int p = 1; p < pairs; ++p) m[p] = simd::max(m[p], score_block<from_l1>(tile.keys, j, block, p, w, seen));
+            m[0] = simd::max(m[0], score_block<from_memory>(tile.keys, j, block, 0, w));
+            for (int p = 1; p < pairs; ++p) m[p] = simd::max(m[p], score_block<from_l1>(tile.keys, j, block, p, w));
         }
         if (j < keys_) {
             int const left = static_cast<int>(keys_ - j);
-            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<one_by_one>(tile.keys, j, left, p, w, seen));
+            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<one_by_one>(tile.keys, j, left, p, w));
         }
         for (int p = 0; p < pairs; ++p) fold_maximum(m[p], p);
     }
@@ -70,27 +73,21 @@ public:
     IMBREX_NOINLINE void absorb() noexcept {
         for (int p = 0; p < pairs; ++p) {
             alignas(64) array_of<T, W> alpha;
-            exp2_of<T>(V::load_aligned(x_.m + p * W) - V::load_aligned(x_.m_next + p * W)).store_aligned(alpha);
+            exp2_of<T>(V::load_aligned(x_.m + p * W) - V::load_aligned(x_.m_next + p * W), scale_.log2e).store_aligned(alpha);
             std::copy_n(alpha, at_once, x_.alpha + p * at_once);
             std::copy_n(x_.m_next + p * W, W, x_.m + p * W);
             alignas(64) array_of<T, W> unused = {};    // l is summed key by key in accumulate, in the same order as o
-            weigh_rows<T, 1>(x_.s + p * s_stride_, W, s_stride_ / W, x_.m + p * W, nullptr, unused);
+            weigh_rows<T, 1>(x_.s + p * s_stride_, W, s_stride_ / W, scale_.log2e, x_.m + p * W, nullptr, unused);
         }
     }
 
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
         std::fill_n(x_.o_tile, R * o_stride_, T(0));
         std::fill_n(x_.l_tile, R, T(0));
-        index const row_bytes = head_dim_v_ * static_cast<index>(sizeof(E));
-        index const step = std::max<index>(4, l1_block_bytes / row_bytes);
-        for (index j = 0; j < keys_; j += step) {
-            index const n = std::min(step, keys_ - j);
-            for (int p = 0; p < pairs; ++p) {
-                index d = 0;
-                for (; d + columns * W <= head_dim_v_; d += columns * W) accumulate_columns<columns>(tile.values, j, n, p, d);
-                for (; d + 2 * W <= head_dim_v_; d += 2 * W) accumulate_columns<2>(tile.values, j, n, p, d);
-                for (; d < head_dim_v_; d += W) accumulate_columns<1>(tile.values, j, n, p, d);
-            }
+        if (seen_ == coverage::full) {
+            accumulate_keys(tile.values, 0, keys_);
+        } else {
+            seen_keys_.for_each(0, keys_, [&](index first, index last) { accumulate_keys(tile.values, first, last); });
         }
         add_tile();
     }
@@ -98,7 +95,7 @@ public:
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
         for (index i = 0; i < count_; ++i) {
             unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, x_.l[i] == T(0) ? T(0) : T(1) / x_.l[i], r.output(i));
-            if (r.lse != nullptr) *r.log_sum_exp(i) = log_sum_exp(x_.m[i / at_once * W + i % at_once], x_.l[i]);
+            if (r.lse != nullptr) *r.log_sum_exp(i) = log_sum_exp(scale_.natural, x_.m[i / at_once * W + i % at_once], x_.l[i]);
         }
     }
 
@@ -119,7 +116,7 @@ private:
 
     // Scores of keys [j, j + n) for the rows of pair p, taking Side keys side by side.
     template <int Side>
-    IMBREX_ALWAYS_INLINE V score_block(rows<K> keys, index j, int n, int p, tile_window const& w, coverage seen) noexcept {
+    IMBREX_ALWAYS_INLINE V score_block(rows<K> keys, index j, int n, int p, tile_window const& w) noexcept {
         array_of<V, W> acc;
         IMBREX_UNROLL for (int i = 0; i < W; ++i) acc[i] = V(T(0));
         T const* const q = x_.q + p * at_once * q_stride_;
@@ -154,18 +151,21 @@ private:
                 }
             }
         }
-        V s = simd::at_most(V(highest_score<T>), simd::sums(acc));
-        if (n < block || seen == coverage::partial) s = mask(s, j, p, w, seen);
+        V s = finite_score<T>(simd::sums(acc));
+        if (n < block || seen_ == coverage::partial) s = mask(s, j, p, w);
         s.store_aligned(x_.s + p * s_stride_ + j * at_once);
         return s;
     }
 
-    V mask(V s, index j, int p, tile_window const& w, coverage seen) const noexcept {
+    V mask(V s, index j, int p, tile_window const& w) noexcept {
         using I = lane_int<T>;
         auto keep = positions_from<T>(0, at_once) < lanes<I>(static_cast<I>(keys_ - j));
-        if (seen == coverage::partial) {
+        if (seen_ == coverage::partial) {
             keep = keep &&
                    rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), positions_from<T>(w.kv_begin + j, at_once));
+            alignas(64) array_of<bool, W> lane;
+            keep.store_aligned(lane);
+            for (int i = 0; i < W && j + i / at_once < keys_; ++i) seen_keys_.add(j + i / at_once, lane[i]);
         }
         return xsimd::select(as_score_mask<T>(keep), s, V(-std::numeric_limits<T>::infinity()));
     }
@@ -176,8 +176,24 @@ private:
         tile_maximum.store_aligned(lane);
         for (int r = 0; r < at_once; ++r) {
             T m = x_.m[p * W + r];
-            for (int i = r; i < W; i += at_once) m = lane[i] <= m ? m : lane[i];    // a NaN is taken, so that its row shows it
+            for (int i = r; i < W; i += at_once)
+                m = lane[i] <= m ? m : lane[i];    // a NaN among them may be lost here; its weight shows it
             for (int i = r; i < W; i += at_once) x_.m_next[p * W + i] = m;
+        }
+    }
+
+    // Blocks of V that stay in L1 while each pair of rows passes over them.
+    void accumulate_keys(rows<E> values, index first, index last) noexcept {
+        index const row_bytes = head_dim_v_ * static_cast<index>(sizeof(E));
+        index const step = std::max<index>(4, l1_block_bytes / row_bytes);
+        for (index j = first; j < last; j += step) {
+            index const n = std::min(step, last - j);
+            for (int p = 0; p < pairs; ++p) {
+                index d = 0;
+                for (; d + columns * W <= head_dim_v_; d += columns * W) accumulate_columns<columns>(values, j, n, p, d);
+                for (; d + 2 * W <= head_dim_v_; d += 2 * W) accumulate_columns<2>(values, j, n, p, d);
+                for (; d < head_dim_v_; d += W) accumulate_columns<1>(values, j, n, p, d);
+            }
         }
     }
 
@@ -233,10 +249,12 @@ private:
     Rule const& rule_;
     head_context const& ctx_;
     index head_dim_, head_dim_v_;
-    T scale_;
+    score_scale<T> scale_;
     index q_stride_ = 0, o_stride_ = 0, s_stride_ = 0;
     index count_ = 0;
     index keys_ = 0;
+    coverage seen_ = coverage::full;
+    seen_keys seen_keys_;
     position q_last_ = 0;
 };
 

@@ -15,7 +15,7 @@ struct narrow_scratch {
 
     T* q;    // rows x padded head_dim, in the order that pairs of K are read in
     T* o;    // rows x padded head_dim_v, in the order that pairs of V are read in
-    T* s;    // row pairs x (kv_cols x 2), [key][row of the pair]: scores in log2 units, then weights
+    T* s;    // row pairs x (kv_cols x 2), [key][row of the pair]: scores, then weights
     T* m;    // row pairs x W: the pair's maxima alternate, as their scores do; m_next and positions likewise
     T* m_next;
     lane_int<T>* positions;

@@ -3,9 +3,9 @@
 // Rows of a tile belong to one kv head: row r is the query of token r / group in head r % group of the heads that share that
 // kv head (GQA), so that K and V are read once for the whole group. Decode is the same with few tokens.
 //
-//   begin(rows)            packs the queries (scale and log2 e folded in) and resets m, l and o
-//   score(tile, w, seen)   s = q kT in log2 units, masked where `seen` is partial, and the running maximum m
-//   absorb()               p = 2^(s - m), l += sum p, and the factor by which o must shrink
+//   begin(rows)            packs the queries and resets m, l and o
+//   score(tile, w, seen)   s = q kT, masked where `seen` is partial, and the running maximum m
+//   absorb()               p = e^(scale (s - m)), l += sum p, and the factor by which o must shrink
 //   accumulate(tile)       o = factor * o + p v
 //   finish(rows)           o / l and the log-sum-exp, to the caller's memory; 0 and -inf where l is 0
 //
@@ -15,8 +15,8 @@
 #include <cmath>
 #include <limits>
 
+#include "imbrex/mask.hpp"
 #include "imbrex/rows.hpp"
-#include "imbrex/rules/mask.hpp"
 #include "imbrex/simd.hpp"
 
 IMBREX_ISA_BEGIN
@@ -44,6 +44,8 @@ struct row_block {
 template <class U>
 concept attention_unit = requires(U& u, typename U::row_type const& r, typename U::tile_type const& t, tile_window const& w) {
     u.begin(r);
+    { u.q_first() } -> std::same_as<position>;    // of the rows begun
+    { u.q_last() } -> std::same_as<position>;
     u.score(t, w, coverage::full);
     u.absorb();
     u.accumulate(t);
@@ -54,15 +56,17 @@ concept attention_unit = requires(U& u, typename U::row_type const& r, typename 
 template <class T>
 inline constexpr T lowest_score = std::numeric_limits<T>::lowest();
 
-// Scores that overflow are held at the largest finite number, for inf - inf would be NaN.
+// Scores that overflow are held at the largest and lowest finite numbers: inf - inf would be NaN, and -inf means unseen.
 template <class T>
-inline constexpr T highest_score = std::numeric_limits<T>::max();
+IMBREX_ALWAYS_INLINE lanes<T> finite_score(lanes<T> s) noexcept {
+    return seam<T>::at_least(lanes<T>(lowest_score<T>), seam<T>::at_most(lanes<T>(std::numeric_limits<T>::max()), s));
+}
 
-// Natural logarithm of the sum of exp(score), from m (log2 units) and l.
+// Natural logarithm of the sum of exp(scale score), from m and l.
 template <class T>
-inline float log_sum_exp(T m, T l) noexcept {
+inline float log_sum_exp(double scale, T m, T l) noexcept {
     if (l == T(0)) return -std::numeric_limits<float>::infinity();
-    return static_cast<float>((static_cast<double>(m) + std::log2(static_cast<double>(l))) * 0.69314718055994530942);
+    return static_cast<float>(scale * static_cast<double>(m) + std::log(static_cast<double>(l)));
 }
 
 IMBREX_ISA_END

@@ -5,13 +5,14 @@
 // tails need no vector masks, and O is transposed once at the end.
 // Register block: 4 vectors of queries x 4 keys (or 4 columns of V), 16 accumulators; 3 x 4 where there are 16 registers.
 // Sums start at 0 in each tile and are then added to o and l, so that their error grows with the tiles, not with the keys.
-// Memory traffic a tile: K and V once from where they lie; Q, S and O stay in L1 and L2.
-// Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867, Alg. 3; tiling: Dao et al. 2022, arXiv:2205.14135.
+// Memory traffic a tile: K and V once from where they lie, or from scratch where they had to be widened; Q, S and O stay in L1,
+// L2. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867, Alg. 3; tiling: Dao et al. 2022, arXiv:2205.14135.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 
+#include "imbrex/units/seen_keys.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 #include "imbrex/units/wide_layout.hpp"
 #include "imbrex/units/wide_runs.hpp"
@@ -29,8 +30,8 @@ public:
     using geometry::W;
 
     wide_unit(wide_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
-              T scale_log2e) noexcept
-        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale_log2e} {}
+              score_scale<T> const& scale) noexcept
+        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale} {}
 
     position q_first() const noexcept { return static_cast<position>(x_.positions[0]); }
     position q_last() const noexcept { return static_cast<position>(x_.positions[count_ - 1]); }
@@ -42,7 +43,7 @@ public:
             x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(i, count_ - 1)));
         }
         for (int v = 0; v < vectors_; ++v) {
-            pack_queries(r, v * W, head_dim_, scale_, x_.q);
+            pack_queries(r, v * W, head_dim_, scale_.query, x_.q);
             V(lowest_score<T>).store_aligned(x_.m + v * W);
             V(T(0)).store_aligned(x_.l + v * W);
         }
@@ -51,13 +52,15 @@ public:
 
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
         runs_.find(rule_, ctx_, w, seen, x_.positions, count_);
+        kv_begin_ = w.kv_begin;
+        if (seen == coverage::partial) seen_.reset(w.kv_end - w.kv_begin);
         std::copy_n(x_.m, vectors_ * W, x_.m_next);
         for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
                 if (r.seen == coverage::full) {
-                    score_run<n(), coverage::full>(tile.keys, w.kv_begin, r);
+                    score_run<n(), coverage::full>(tile.keys, r);
                 } else {
-                    score_run<n(), coverage::partial>(tile.keys, w.kv_begin, r);
+                    score_run<n(), coverage::partial>(tile.keys, r);
                 }
             });
         }
@@ -66,16 +69,17 @@ public:
     IMBREX_NOINLINE void absorb() noexcept {
         for (int v = 0; v < vectors_; ++v) {
             V const m_next = V::load_aligned(x_.m_next + v * W);
-            exp2_of<T>(V::load_aligned(x_.m + v * W) - m_next).store_aligned(x_.alpha + v * W);
+            exp2_of<T>(V::load_aligned(x_.m + v * W) - m_next, scale_.log2e).store_aligned(x_.alpha + v * W);
             m_next.store_aligned(x_.m + v * W);
         }
-        first_covers_all_ = !runs_.empty() && runs_.front().vectors == vectors_;
+        first_covers_all_ = !runs_.empty() && runs_.front().vectors == vectors_ && all_seen(runs_.front());
         if (!first_covers_all_) shrink();
         for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
                 index const at = r.first * W;
                 T const* const alpha = shrinks(r) ? x_.alpha : nullptr;
-                weigh_rows<T, n()>(x_.s + r.begin * max_rows + at, max_rows, r.end - r.begin, x_.m + at, alpha, x_.l + at);
+                weigh_rows<T, n()>(x_.s + r.begin * max_rows + at, max_rows, r.end - r.begin, scale_.log2e, x_.m + at, alpha,
+                                   x_.l + at);
             });
         }
     }
@@ -85,8 +89,12 @@ public:
             with_vectors(r.vectors, [&](auto n) {
                 if (shrinks(r)) {
                     accumulate_run<n(), shrinking::now>(tile.values, r);
-                } else {
+                } else if (r.seen == coverage::full) {
                     accumulate_run<n(), shrinking::done>(tile.values, r);
+                } else {
+                    seen_.for_each(r.begin, r.end, [&](index first, index last) {
+                        accumulate_run<n(), shrinking::done>(tile.values, {first, last, r.first, r.vectors, r.seen});
+                    });
                 }
             });
         }
@@ -95,7 +103,7 @@ public:
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
         for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v * W, head_dim_v_, x_.o, x_.l);
         if (r.lse == nullptr) return;
-        for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = log_sum_exp(x_.m[i], x_.l[i]);
+        for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = log_sum_exp(scale_.natural, x_.m[i], x_.l[i]);
     }
 
 private:
@@ -103,7 +111,8 @@ private:
     using simd = seam<T>;
     enum class shrinking { now, done };    // of o by alpha
 
-    // The run that shrinks l and o while it adds to them: the first, if it has all vectors.
+    // The run that shrinks l and o while it adds to them: the first, if it has all vectors and leaves out no key.
+    bool all_seen(wide_run const& r) const noexcept { return r.seen == coverage::full || seen_.all(r.begin, r.end); }
     bool shrinks(wide_run const& r) const noexcept { return first_covers_all_ && &r == runs_.begin(); }
 
     // Calls f with the number of live vectors as a compile-time constant.
@@ -116,24 +125,23 @@ private:
     }
 
     template <int N, coverage Seen>
-    IMBREX_NOINLINE void score_run(rows<T> keys, index kv_begin, wide_run const& r) noexcept {
+    IMBREX_NOINLINE void score_run(rows<T> keys, wide_run const& r) noexcept {
         array_of<V, N> m;
         T* const m_next = x_.m_next + r.first * W;
         IMBREX_UNROLL for (int q = 0; q < N; ++q) m[q] = V::load_aligned(m_next + q * W);
-        score_blocks<N, geometry::block(N), Seen>(keys, kv_begin, r.begin, r.end, r.first * W, m);
+        score_blocks<N, geometry::block(N), Seen>(keys, r.begin, r.end, r.first * W, m);
         IMBREX_UNROLL for (int q = 0; q < N; ++q) m[q].store_aligned(m_next + q * W);
     }
 
     // Blocks of K keys, then what is left in halves.
     template <int N, int K, coverage Seen>
-    IMBREX_ALWAYS_INLINE void score_blocks(rows<T> keys, index kv_begin, index j, index end, index at,
-                                           array_of<V, N>& m) noexcept {
-        for (; j + K <= end; j += K) score_block<N, K, Seen>(keys.from(j), kv_begin + j, x_.s + j * max_rows + at, at, m);
-        if constexpr (K > 1) score_blocks<N, K / 2, Seen>(keys, kv_begin, j, end, at, m);
+    IMBREX_ALWAYS_INLINE void score_blocks(rows<T> keys, index j, index end, index at, array_of<V, N>& m) noexcept {
+        for (; j + K <= end; j += K) score_block<N, K, Seen>(keys.from(j), j, x_.s + j * max_rows + at, at, m);
+        if constexpr (K > 1) score_blocks<N, K / 2, Seen>(keys, j, end, at, m);
     }
 
     template <int N, int K, coverage Seen>
-    IMBREX_ALWAYS_INLINE void score_block(rows<T> keys, index kv, T* s, index at, array_of<V, N>& m) noexcept {
+    IMBREX_ALWAYS_INLINE void score_block(rows<T> keys, index j, T* s, index at, array_of<V, N>& m) noexcept {
         array_of<array_of<V, N>, K> acc;
         IMBREX_UNROLL for (int a = 0; a < K; ++a) { IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0)); }
         T const* queries = x_.q + at;
@@ -149,10 +157,11 @@ private:
         }
         IMBREX_UNROLL for (int a = 0; a < K; ++a) {
             IMBREX_UNROLL for (int q = 0; q < N; ++q) {
-                V x = simd::at_most(V(highest_score<T>), acc[a][q]);
+                V x = finite_score<T>(acc[a][q]);
                 if constexpr (Seen == coverage::partial) {
                     auto const keep = rule_.keep(ctx_, lanes<lane_int<T>>::load_aligned(x_.positions + at + q * W),
-                                                 lanes<lane_int<T>>(static_cast<lane_int<T>>(kv + a)));
+                                                 lanes<lane_int<T>>(static_cast<lane_int<T>>(kv_begin_ + j + a)));
+                    seen_.add(j + a, xsimd::any(keep));
                     x = xsimd::select(as_score_mask<T>(keep), x, V(-std::numeric_limits<T>::infinity()));
                 }
                 x.store_aligned(s + a * max_rows + q * W);
@@ -212,11 +221,13 @@ private:
     Rule const& rule_;
     head_context const& ctx_;
     index head_dim_, head_dim_v_;
-    T scale_;
+    score_scale<T> scale_;
     index count_ = 0;
     int vectors_ = 0;
+    index kv_begin_ = 0;
     bool first_covers_all_ = false;
     wide_runs<T> runs_;
+    seen_keys seen_;
 };
 
 IMBREX_ISA_END

@@ -29,7 +29,7 @@ template <class T>
 struct wide_scratch {
     T* q;    // head_dim x max_rows
     T* o;    // head_dim_v x max_rows
-    T* s;    // kv_cols x max_rows, scores in log2 units, then weights
+    T* s;    // kv_cols x max_rows, scores, then weights
     T* m;    // max_rows, running maxima; l, alpha likewise
     T* m_next;
     T* l;
