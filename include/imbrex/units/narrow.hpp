@@ -42,9 +42,10 @@ public:
         std::fill_n(x_.q, R * q_stride_, T(0));
         std::fill_n(x_.o, R * o_stride_, T(0));
         for (index i = 0; i < count_; ++i) pack_query<K>(r.query(i), head_dim_, scale_.query, x_.q + i * q_stride_);
-        for (index i = 0; i < pairs * W; ++i) {
-            index const row = i / W * at_once + i % at_once;
-            x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(row, count_ - 1)));
+        for (int row = 0; row < R; ++row) {
+            index const q = ctx_.query_offset() + r.token(std::min<index>(row, count_ - 1));
+            lane_int<T>* const lane = x_.positions + row / at_once * W;
+            for (int i = row % at_once; i < W; i += at_once) lane[i] = static_cast<lane_int<T>>(q);
         }
         q_last_ = static_cast<position>(ctx_.query_offset() + r.token(count_ - 1));
         std::fill_n(x_.m, pairs * W, lowest_score<T>);

@@ -34,8 +34,9 @@ struct row_block {
     index first = 0;    // of count rows
     index count = 0;
 
-    index token(index r) const noexcept { return (first + r) / group; }
-    index head(index r) const noexcept { return (first + r) % group; }
+    // Without GQA no division: it would be a tenth of the time of a short sequence.
+    index token(index r) const noexcept { return group == 1 ? first + r : (first + r) / group; }
+    index head(index r) const noexcept { return group == 1 ? 0 : (first + r) % group; }
     Q const* query(index r) const noexcept { return q + (token(r) * q_token + head(r) * q_head); }
     O* output(index r) const noexcept { return out + (token(r) * out_token + head(r) * out_head); }
     float* log_sum_exp(index r) const noexcept { return lse + (token(r) * lse_token + head(r) * lse_head); }
