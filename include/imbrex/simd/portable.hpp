@@ -20,6 +20,12 @@ using lanes = xsimd::batch<T>;
 template <class T>
 inline constexpr int lane_count = static_cast<int>(lanes<T>::size);
 
+#if defined(__FMA__) || defined(__aarch64__)
+inline constexpr bool has_fma = true;
+#else
+inline constexpr bool has_fma = false;
+#endif
+
 #if defined(__clang__)
 inline constexpr bool is_gcc = false;
 #else
@@ -165,13 +171,31 @@ struct portable_seam {
                                       6.9314718055994530e-1,  1.0};
             horner<N, 14>(r, p, c);
         } else {
-            constexpr float c[7] = {
-                0.00015345812f, 0.00133999312f, 0.00961848896f, 0.0555032878f, 0.240226469f, 0.693147206f, 1.0f};
-            horner<N, 7>(r, p, c);
+            constexpr float c[6] = {0.00015345812f, 0.00133999312f, 0.00961848896f, 0.0555032878f, 0.240226469f, 0.693147206f};
+            horner<N, 6>(r, p, c);
+            IMBREX_UNROLL for (int i = 0; i < N; ++i) p[i] = one_plus_product(r[i], p[i]);
         }
     }
 
 private:
+    // 1 + a b, rounded once or nearly: where there is no FMA, with the product's error (Dekker 1971) and the sum's.
+    static IMBREX_ALWAYS_INLINE V one_plus_product(V a, V b) noexcept {
+        if constexpr (has_fma) {
+            return xsimd::fma(a, b, V(T(1)));
+        } else {
+            V const a_high = upper_half(a), b_high = upper_half(b);
+            V const a_low = a - a_high, b_low = b - b_high;
+            V const product = a * b;
+            V const product_error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+            V const sum = opaque<T>(V(T(1)) + product);
+            return sum + ((product - (sum - V(T(1)))) + product_error);
+        }
+    }
+    // x with the lower half of its mantissa cleared (f32).
+    static IMBREX_ALWAYS_INLINE V upper_half(V x) noexcept {
+        return reinterpret_lanes<T>(lanes<I>(reinterpret_lanes<I>(x) & lanes<I>(I(-4096))));
+    }
+
     template <int N, int Terms>
     static IMBREX_ALWAYS_INLINE void horner(array_of<V, N> const& r, array_of<V, N>& p, array_of<T, Terms> const& c) noexcept {
         using seam_type = portable_seam;
