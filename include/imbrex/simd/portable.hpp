@@ -139,7 +139,7 @@ struct portable_seam {
 
     // 2^x for x <= 1023 (f64) or 127 (f32), in place, N vectors in lockstep so that their latencies overlap.
     // Range reduction to r = x - round(x) by adding 1.5 * 2^mantissa, whose low bits then hold round(x), then a
-    // polynomial. f32: degree 6, <= 1 ulp on [-126, 127] (Simd.Exp2IsWithinOneUlp tests every float); f64: degree 13.
+    // polynomial. f32: degree 6, <= 1 ulp on [-126, 127] (SimdExp2.IsWithinOneUlp* tests every float); f64: degree 13.
     // Results below 2^-126.5 (f64: 2^-1022.5), so -inf too, are exactly 0 (with AVX-512 f32: below 2^-149); NaN stays NaN.
     template <int N>
     static IMBREX_ALWAYS_INLINE void exp2(array_of<V, N>& x) noexcept {
