@@ -91,24 +91,25 @@ struct avx512_seam : portable_seam<float> {
         }
     }
 
-    // A 16-to-1 shuffle tree: 15 adds and 31 shuffles for 16 sums.
+    // A 16-to-1 tree of 15 adds: each blends what stays in place and shuffles only the rest, since shuffles, unlike blends,
+    // compete with FMAs. In quads of lanes, a level turns [a.. a..] and [b.. b..] into [a.. b..] with half as many terms.
     static IMBREX_ALWAYS_INLINE V sums(V (&r)[16]) noexcept {
         __m512 t[8], u[4], w[2];
-        IMBREX_UNROLL for (int i = 0; i < 8; ++i) {
-            t[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all16, r[i].data, r[i + 8].data, 0x44),
-                                 _mm512_maskz_shuffle_f32x4(all16, r[i].data, r[i + 8].data, 0xee));
+        __m512i const odd_quads = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+        IMBREX_UNROLL for (int i = 0; i < 8; ++i) {    // quads: r[i] r[i] r[i + 8] r[i + 8]
+            __m512 const a = r[i].data, b = r[i + 8].data;
+            t[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_maskz_shuffle_f32x4(all16, a, b, 0x4e));
         }
-        IMBREX_UNROLL for (int i = 0; i < 4; ++i) {
-            u[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all16, t[i], t[i + 4], 0x88),
-                                 _mm512_maskz_shuffle_f32x4(all16, t[i], t[i + 4], 0xdd));
+        IMBREX_UNROLL for (int i = 0; i < 4; ++i) {    // r[i] r[i + 4] r[i + 8] r[i + 12]
+            __m512 const a = t[i], b = t[i + 4];
+            u[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a, b), _mm512_permutex2var_ps(a, odd_quads, b));
         }
-        IMBREX_UNROLL for (int i = 0; i < 2; ++i) {
-            w[i] =
-                _mm512_add_ps(_mm512_maskz_unpacklo_ps(all16, u[i], u[i + 2]), _mm512_maskz_unpackhi_ps(all16, u[i], u[i + 2]));
+        IMBREX_UNROLL for (int i = 0; i < 2; ++i) {    // in each quad: r[i] r[i] r[i + 2] r[i + 2]
+            __m512 const a = u[i], b = u[i + 2];
+            w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b), _mm512_shuffle_ps(a, b, 0x4e));
         }
-        __m512 const mixed = _mm512_add_ps(_mm512_shuffle_ps(w[0], w[1], 0x44), _mm512_shuffle_ps(w[0], w[1], 0xee));
-        return V(
-            _mm512_maskz_permutexvar_ps(all16, _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), mixed));
+        __m512 const swapped = _mm512_mask_blend_ps(0xaaaa, w[1], w[0]);
+        return V(_mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, w[0], w[1]), _mm512_shuffle_ps(swapped, swapped, 0xb1)));
     }
 
     template <int N>
