@@ -10,7 +10,7 @@ root=$project/include/imbrex
 layer_of() {
     case $1 in
     config.hpp | status.hpp | dtype.hpp | view.hpp) echo 0 ;;
-    mask.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | isa.hpp | executor.hpp | workspace.hpp) echo 1 ;;
+    mask.hpp | rule.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | isa.hpp | executor.hpp | workspace.hpp) echo 1 ;;
     rules/* | kv/*) echo 2 ;;
     units/*) echo 3 ;;
     kernel/*) echo 4 ;;

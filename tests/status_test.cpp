@@ -12,11 +12,12 @@
 namespace {
 
 using imbrex::errc;
+using imbrex::rule_operand;
 using imbrex::status;
 using imbrex::status_text;
 using imbrex::tensor_role;
 
-constexpr errc last_code = errc::scale_not_finite;
+constexpr errc last_code = errc::rule_value;
 
 bool contains(std::string_view text, std::string_view piece) {
     return text.find(piece) != std::string_view::npos;
@@ -92,6 +93,9 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::no_workers, 0, 65536}, {"max_workers() = 0", "between 1 and 65536", "executor"}},
         {status{errc::tiles_unsupported, 24, 48, 256}, {"24 x 48", "q_rows x kv_cols", "256"}},
         {status{errc::scale_not_finite}, {"scale", "finite", "1/sqrt(head_dim)"}},
+        {status{errc::rule_too_short, static_cast<std::int64_t>(rule_operand::slopes), 8, 40}, {"slopes", "8 entries", "needs 40"}},
+        {status{errc::rule_axis, 3, 256, 16}, {"256 keys", "16", "1 that serves all"}},
+        {status{errc::rule_value, static_cast<std::int64_t>(rule_operand::segment_ids), 3, 17}, {"segment ids", "holds 3", "at 17"}},
     };
     int expected_code = 1;
     for (sentence_case const& one : cases) {

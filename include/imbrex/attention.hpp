@@ -36,9 +36,10 @@ IMBREX_ISA_BEGIN
 template <class Q, class Kv, class O, class Rule = full>
 status attention(plan const& p, tensor_view<Q> q, Kv const& kv, tensor_view<O> out, Rule const& rule = {},
                  options const& o = {}) {
-    static_assert(has_keep<Rule>,
-                  "imbrex: the rule lacks keep(head_context, q, kv); return whether q may see kv, as a bool or lanes of it");
-    static_assert(has_classify<Rule>,
+    static_assert(rule_part<Rule>,
+                  "imbrex: the rule lacks keep(ctx, q, kv), which says as a bool or lanes of it whether q may see kv; nor has it a "
+                  "transform or a sink");
+    static_assert(classifies<Rule>,
                   "imbrex: the rule lacks classify(head_context, tile_window); return coverage::partial if unsure");
     static_assert(!std::is_const_v<O>, "imbrex: the output view is of const elements; pass a view of writable ones");
     using P = typename precision_of<Q, Kv, O>::type;
@@ -48,6 +49,8 @@ status attention(plan const& p, tensor_view<Q> q, Kv const& kv, tensor_view<O> o
     if (status const s = check_call(tq, tk, tv, to, tl); !s) return s;
     if (status const s = call_detail::check_plan<P>(p, q.shape, kv.k.shape, kv.v.shape); !s) return s;
     if (o.scale && !call_detail::fits<typename P::score>(*o.scale)) return {errc::scale_not_finite};
+    call_shape const shape{q.shape.batch, q.shape.heads, q.shape.tokens, kv.k.shape.tokens};
+    if (status const s = check_rule(rule, shape); !s) return s;
     index const workers = o.executor.max_workers();
     if (workers < 1 || workers > max_workers) return {errc::no_workers, workers, max_workers};
     if (q.shape.batch == 0 || q.shape.tokens == 0 || q.shape.heads == 0) return {};

@@ -48,7 +48,7 @@ bool fits(double scale) noexcept {
 }
 
 // A checked call, ready to run.
-template <precision_policy P, score_mask Rule>
+template <precision_policy P, score_rule Rule>
 class dense_call {
 public:
     using T = typename P::score;
@@ -62,7 +62,8 @@ public:
           lse_{o.lse},
           rule_{rule},
           executor_{o.executor},
-          scale_{o.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.shape.head_dim)))},
+          scale_{o.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.shape.head_dim))),
+                 changes_scores<Rule> ? scale_applies::to_products : scale_applies::to_differences},
           workers_{workers} {
         memory_ = workspace_layout::of(p, workers, align_up(memory));
         group_ = q.shape.heads / kv.k.shape.heads;
@@ -141,7 +142,8 @@ private:
 
     void attend_item(index first, index in_wave, index row_tile, index slot) const noexcept {
         place const at = place_of(first + in_wave);
-        head_context const ctx{at.batch, static_cast<position>(q_.shape.tokens), static_cast<position>(kv_.k.shape.tokens)};
+        head_context const ctx{at.batch, static_cast<position>(q_.shape.tokens), static_cast<position>(kv_.k.shape.tokens),
+                               static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
         auto const rows = rows_of(at, row_tile);
         arena scratch{memory_.slots + slot * plan_.slot_bytes};
         if (unit_ == unit_kind::narrow) {

@@ -56,9 +56,9 @@ IMBREX_ALWAYS_INLINE void prefetch(void const* p) noexcept { __builtin_prefetch(
 template <class T>
 IMBREX_ALWAYS_INLINE lanes<lane_int<T>> positions_from(index first, int repeat) noexcept {
     using I = lane_int<T>;
-    alignas(64) array_of<I, lane_count<T>> p;
-    for (int i = 0; i < lane_count<T>; ++i) p[i] = static_cast<I>(first + i / repeat);
-    return lanes<I>::load_aligned(p);
+    alignas(64) array_of<I, lane_count<T>> step;
+    for (int i = 0; i < lane_count<T>; ++i) step[i] = static_cast<I>(i / repeat);
+    return lanes<I>(static_cast<I>(first)) + lanes<I>::load_aligned(step);
 }
 
 // A mask over integer lanes as a mask over the T lanes that match them one for one.

@@ -40,7 +40,41 @@ enum class errc : std::int32_t {
     no_workers,
     tiles_unsupported,
     scale_not_finite,
+    rule_too_short,
+    rule_axis,
+    rule_value,
 };
+
+// The operand of a rule that an error speaks of.
+enum class rule_operand : std::int64_t {
+    slopes,
+    key_lengths,
+    left_padding,
+    segment_ids,
+    sequence_starts,
+    sink_logits,
+    mask_tensor,
+    bias_tensor,
+    relative_bias,
+    tree,
+    block_mask,
+    scales,
+    window,
+    chunk,
+    softcap,
+};
+
+constexpr std::string_view operand_name(std::int64_t operand) noexcept {
+    constexpr std::string_view names[] = {"slopes",        "key lengths", "left padding", "segment ids",   "sequence starts",
+                                          "sink logits",   "mask tensor", "bias tensor",  "relative bias", "tree",
+                                          "block mask",    "scales",      "window",       "chunk",         "softcap"};
+    return operand >= 0 && operand < 15 ? names[operand] : std::string_view{"operand"};
+}
+
+constexpr std::string_view score_axis(std::int64_t axis) noexcept {
+    constexpr std::string_view names[] = {"sequences", "query heads", "queries", "keys"};
+    return axis >= 0 && axis < 4 ? names[axis] : std::string_view{"entries"};
+}
 
 // The tensor an error speaks of.
 enum class tensor_role : std::int64_t { query, key, value, output, lse };
@@ -175,6 +209,15 @@ inline status_text status::message() const noexcept {
                      << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 1024";
         case errc::scale_not_finite:
             return t << "imbrex: the scale is not a finite number (of the scores' type); leave it unset for 1/sqrt(head_dim)";
+        case errc::rule_too_short:
+            return t << "imbrex: the rule's " << operand_name(a) << " has " << b << " entries but this call needs " << c
+                     << "; pass at least that many";
+        case errc::rule_axis:
+            return t << "imbrex: a rule's tensor has " << b << " " << score_axis(a) << " but this call has " << c
+                     << "; give it as many, or 1 that serves all";
+        case errc::rule_value:
+            return t << "imbrex: the rule's " << operand_name(a) << " holds " << b << " at " << c
+                     << ", which is out of range or out of order; see the rule's header for what it may hold";
     }
     return t << "imbrex: unknown error";
 }

@@ -78,4 +78,31 @@ constexpr row_stats_view<T> bhs(T* data, shape4 query_shape) noexcept {
     return {data, query_shape.heads * query_shape.tokens, query_shape.tokens, 1};
 }
 
+// A matrix over the scores of each head, in the caller's memory: a mask or a bias. Strides in elements. An axis of size 1 serves
+// every sequence, head, query or key, and its stride is ignored.
+struct score_shape {
+    index batch = 1, heads = 1, q_tokens = 1, kv_tokens = 1;
+};
+struct score_strides {
+    index batch = 0, head = 0, query = 0, key = 0;
+};
+
+template <class T>
+struct score_view {
+    T* data = nullptr;
+    score_shape shape{};
+    score_strides strides{};
+
+    constexpr T& at(index b, index h, index q, index kv) const noexcept {
+        return data[(shape.batch == 1 ? 0 : b * strides.batch) + (shape.heads == 1 ? 0 : h * strides.head) +
+                    (shape.q_tokens == 1 ? 0 : q * strides.query) + (shape.kv_tokens == 1 ? 0 : kv * strides.key)];
+    }
+};
+
+// Contiguous: batch, head, query, key.
+template <class T>
+constexpr score_view<T> score_matrix(T* data, score_shape s) noexcept {
+    return {data, s, {s.heads * s.q_tokens * s.kv_tokens, s.q_tokens * s.kv_tokens, s.kv_tokens, 1}};
+}
+
 }    // namespace imbrex

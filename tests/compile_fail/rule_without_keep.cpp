@@ -1,4 +1,4 @@
-// expect: imbrex: the rule lacks keep\(head_context, q, kv\)
+// expect: imbrex: the rule lacks keep\(ctx, q, kv\)
 #include "imbrex/imbrex.hpp"
 
 struct everything {

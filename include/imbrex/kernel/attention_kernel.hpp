@@ -6,7 +6,7 @@
 
 IMBREX_ISA_BEGIN
 
-template <attention_unit Unit, class Head, score_mask Rule>
+template <attention_unit Unit, class Head, score_rule Rule>
 void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rule const& rule, head_context const& ctx,
             index kv_cols) noexcept {
     unit.begin(rows);    // q packed; m, l, o reset
@@ -14,7 +14,7 @@ void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rul
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);
         tile_window const w{unit.q_first(), unit.q_last(), static_cast<position>(j), static_cast<position>(end)};
-        coverage const seen = rule.classify(ctx, w);
+        coverage const seen = classify_of(rule, ctx, w);
         if (seen == coverage::none) continue;
         auto const tile = kv.tile(j, end);
         unit.score(tile, w, seen);    // s = q kT, masked; next m

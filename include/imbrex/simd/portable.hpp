@@ -64,6 +64,8 @@ struct portable_seam {
 
     static IMBREX_ALWAYS_INLINE V fma(V a, V b, V c) noexcept { return xsimd::fma(a, b, c); }
 
+    static IMBREX_ALWAYS_INLINE V from_int(lanes<I> x) noexcept { return xsimd::to_float(x); }
+
     static IMBREX_ALWAYS_INLINE V max(V a, V b) noexcept { return xsimd::max(a, b); }
 
     // max(bound, x) that hands a NaN in x on.

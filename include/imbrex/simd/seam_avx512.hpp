@@ -16,6 +16,7 @@ struct avx512_seam : portable_seam<float> {
     static constexpr __mmask16 all16 = 0xffff;
     static constexpr __mmask8 all8 = 0xff;
 
+    static IMBREX_ALWAYS_INLINE V from_int(lanes<I> x) noexcept { return V(_mm512_maskz_cvtepi32_ps(all16, x.data)); }
     static IMBREX_ALWAYS_INLINE V max(V a, V b) noexcept { return V(_mm512_maskz_max_ps(all16, a.data, b.data)); }
     static IMBREX_ALWAYS_INLINE V fma(V a, V b, V c) noexcept { return V(_mm512_fmadd_ps(a.data, b.data, c.data)); }
     // vmaxps returns its second operand when either is NaN.

@@ -43,9 +43,11 @@ public:
         std::fill_n(x_.o, R * o_stride_, T(0));
         for (index i = 0; i < count_; ++i) pack_query<K>(r.query(i), head_dim_, scale_.query, x_.q + i * q_stride_);
         for (int row = 0; row < R; ++row) {
-            index const q = ctx_.query_offset() + r.token(std::min<index>(row, count_ - 1));
-            lane_int<T>* const lane = x_.positions + row / at_once * W;
-            for (int i = row % at_once; i < W; i += at_once) lane[i] = static_cast<lane_int<T>>(q);
+            index const of = std::min<index>(row, count_ - 1);
+            for (index i = row / at_once * W + row % at_once; i < (row / at_once + 1) * W; i += at_once) {
+                x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(of));
+                x_.heads[i] = static_cast<lane_int<T>>(ctx_.head_first + r.head(of));
+            }
         }
         q_last_ = static_cast<position>(ctx_.query_offset() + r.token(count_ - 1));
         std::fill_n(x_.m, pairs * W, lowest_score<T>);
@@ -95,8 +97,10 @@ public:
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
         for (index i = 0; i < count_; ++i) {
-            unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, x_.l[i] == T(0) ? T(0) : T(1) / x_.l[i], r.output(i));
-            if (r.lse != nullptr) *r.log_sum_exp(i) = log_sum_exp(scale_.natural, x_.m[i / at_once * W + i % at_once], x_.l[i]);
+            row_context<position> const ctx{ctx_, static_cast<position>(ctx_.head_first + r.head(i))};
+            row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, x_.m[i / at_once * W + i % at_once], x_.l[i]);
+            unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, end.inverse, r.output(i));
+            if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp;
         }
     }
 
@@ -152,23 +156,29 @@ private:
                 }
             }
         }
-        V s = finite_score<T>(simd::sums(acc));
-        if (n < block || seen_ == coverage::partial) s = mask(s, j, p, w);
+        V const s = ruled(simd::sums(acc), j, n, p, w);
         s.store_aligned(x_.s + p * s_stride_ + j * at_once);
         return s;
     }
 
-    V mask(V s, index j, int p, tile_window const& w) noexcept {
-        using I = lane_int<T>;
-        auto keep = positions_from<T>(0, at_once) < lanes<I>(static_cast<I>(keys_ - j));
-        if (seen_ == coverage::partial) {
-            keep = keep &&
-                   rule_.keep(ctx_, lanes<I>::load_aligned(x_.positions + p * W), positions_from<T>(w.kv_begin + j, at_once));
-            alignas(64) array_of<bool, W> lane;
-            keep.store_aligned(lane);
-            for (int i = 0; i < W && j + i / at_once < keys_; ++i) seen_keys_.add(j + i / at_once, lane[i]);
+    // Those products as the rule has them; -inf in the lanes beyond n keys.
+    IMBREX_ALWAYS_INLINE V ruled(V product, index j, int n, int p, tile_window const& w) noexcept {
+        if (!changes_scores<Rule> && seen_ == coverage::full && n == block) return finite_score<T>(product);
+        using I = lanes<lane_int<T>>;
+        row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + p * W)};
+        I const q = I::load_aligned(x_.positions + p * W), kv = positions_from<T>(w.kv_begin + j, at_once);
+        auto const there = positions_from<T>(0, at_once) < I(static_cast<lane_int<T>>(n));
+        V const hidden(-std::numeric_limits<T>::infinity());
+        if (seen_ == coverage::full) {
+            V const s = ruled_score<T, coverage::full>(rule_, ctx, scale_.product, product, q, kv, [](bool) {});
+            return xsimd::select(as_score_mask<T>(there), s, hidden);
         }
-        return xsimd::select(as_score_mask<T>(keep), s, V(-std::numeric_limits<T>::infinity()));
+        V s = ruled_score<T, coverage::partial>(rule_, ctx, scale_.product, product, q, kv, [](bool) {});
+        s = xsimd::select(as_score_mask<T>(there), s, hidden);
+        alignas(64) array_of<T, W> lane;
+        s.store_aligned(lane);
+        for (int i = 0; i < n * at_once; ++i) seen_keys_.add(j + i / at_once, !(lane[i] == -std::numeric_limits<T>::infinity()));
+        return s;
     }
 
     // From a maximum per (key, row) lane to one per row, in every lane of that row.

@@ -16,9 +16,10 @@ struct narrow_scratch {
     T* q;    // rows x padded head_dim, in the order that pairs of K are read in
     T* o;    // rows x padded head_dim_v, in the order that pairs of V are read in
     T* s;    // row pairs x (kv_cols x 2), [key][row of the pair]: scores, then weights
-    T* m;    // row pairs x W: the pair's maxima alternate, as their scores do; m_next and positions likewise
+    T* m;    // row pairs x W: the pair's maxima alternate, as their scores do; m_next, positions, heads likewise
     T* m_next;
     lane_int<T>* positions;
+    lane_int<T>* heads;
     T* l;         // rows
     T* alpha;     // rows; by how much l and o must shrink
     T* o_tile;    // o and l of one tile of keys
@@ -35,6 +36,7 @@ struct narrow_scratch {
         x.m = memory.take<T>(rows * W);
         x.m_next = memory.take<T>(rows * W);
         x.positions = memory.take<lane_int<T>>(rows * W);
+        x.heads = memory.take<lane_int<T>>(rows * W);
         x.l = memory.take<T>(std::max(rows, W));
         x.alpha = memory.take<T>(std::max(rows, W));
         x.o_tile = memory.take<T>(rows * padded(head_dim_v));

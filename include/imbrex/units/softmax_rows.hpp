@@ -12,18 +12,24 @@ IMBREX_ISA_BEGIN
 // Decision: the scale is applied to differences of scores. Folded into the queries, with log2 e or without, it rounds every
 // product: where scores are near 1e4 a naive computation can be exact and the folded one 1.8e-4 off. This costs one
 // multiplication a score (0.4 % of the time at D=128).
+// A rule that changes scores must see them scaled: then the scale is the products' factor, and none is left for the differences.
+enum class scale_applies { to_differences, to_products };
+
 template <class T>
 struct score_scale {
     T query = T(1);        // exact factor of the queries: -1 for a negative scale, so that a maximum is one; 0 for 0
-    T log2e = T(1);        // |scale| log2 e, positive
-    double natural = 1;    // |scale|
+    T product = T(1);      // factor of each product of a query and a key
+    T log2e = T(1);        // log2 e times the factor of differences of scores, positive
+    double natural = 1;    // that factor
 
-    explicit score_scale(double scale) noexcept {
-        double const size = std::abs(scale);
+    score_scale(double scale, scale_applies where) noexcept {
+        double const size = where == scale_applies::to_products ? 1 : std::abs(scale);
+        if (where == scale_applies::to_products) product = static_cast<T>(std::abs(scale));
         query = scale < 0 ? T(-1) : T(1);
         log2e = static_cast<T>(size * 1.4426950408889634074);
         natural = size;
         if (log2e == T(0)) query = T(0), log2e = T(1), natural = 0;    // 0 x -inf would be NaN
+        if (product == T(0)) query = T(0), product = T(1);
     }
 };
 

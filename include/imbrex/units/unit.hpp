@@ -15,9 +15,9 @@
 #include <cmath>
 #include <limits>
 
-#include "imbrex/mask.hpp"
 #include "imbrex/rows.hpp"
-#include "imbrex/simd.hpp"
+#include "imbrex/rule.hpp"
+#include "imbrex/simd/elementwise.hpp"
 
 IMBREX_ISA_BEGIN
 
@@ -68,6 +68,56 @@ template <class T>
 inline float log_sum_exp(double scale, T m, T l) noexcept {
     if (l == T(0)) return -std::numeric_limits<float>::infinity();
     return static_cast<float>(scale * static_cast<double>(m) + std::log(static_cast<double>(l)));
+}
+
+// Products of queries and keys as the rule has them: scaled, changed and masked, -inf where a query may not see its key. With
+// `partial`, tells whether any of them is seen.
+template <class T, coverage Seen, class Rule, class Ctx, class I, class F>
+IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T scale, lanes<T> product, I const& q, I const& kv,
+                                          F const& tell) noexcept {
+    lanes<T> const hidden(-std::numeric_limits<T>::infinity());
+    lanes<T> s = product;
+    if constexpr (changes_scores<Rule>) {
+        s = transformed(rule, ctx, finite_score<T>(s * lanes<T>(scale)), q, kv);
+        s = seam<T>::at_most(lanes<T>(std::numeric_limits<T>::max()), s);    // -inf hides
+    } else {
+        s = finite_score<T>(s);
+    }
+    if constexpr (Seen == coverage::partial) {
+        auto const keep = as_lane_mask<T>(keeps(rule, ctx, q, kv));
+        s = xsimd::select(as_score_mask<T>(keep), s, hidden);
+        if constexpr (changes_scores<Rule>) {
+            tell(!xsimd::all(s == hidden));
+        } else {
+            tell(xsimd::any(keep));
+        }
+    }
+    return s;
+}
+
+// What a finished row needs: the factor that normalises its o, and the natural logarithm of the sum of its weights.
+template <class T>
+struct row_end {
+    T inverse = T(0);
+    float log_sum_exp = -std::numeric_limits<float>::infinity();
+};
+
+// Of a row with maximum m and sum l = sum e^(scale (s - m)), sinks included: each is the logit of one more key, without a value.
+template <class T, class Rule>
+row_end<T> end_row(Rule const& rule, row_context<position> const& ctx, double scale, T m, T l) noexcept {
+    double sum = static_cast<double>(l);
+    double top = sum == 0 ? -std::numeric_limits<double>::infinity() : scale * static_cast<double>(m);
+    double factor = 1;    // of o and l, as the maximum grows
+    for_each_sink(rule, ctx, [&](double logit) {
+        if (logit <= -std::numeric_limits<double>::infinity()) return;
+        double const next = logit <= top ? top : logit;
+        double const shrink = std::exp(top - next);
+        sum = sum * shrink + std::exp(logit - next);
+        factor *= shrink;
+        top = next;
+    });
+    if (sum == 0) return {};
+    return {static_cast<T>(factor / sum), static_cast<float>(top + std::log(sum))};
 }
 
 IMBREX_ISA_END

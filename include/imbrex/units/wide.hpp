@@ -40,7 +40,9 @@ public:
         count_ = r.count;
         vectors_ = static_cast<int>((count_ + W - 1) / W);
         for (index i = 0; i < vectors_ * W; ++i) {
-            x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(std::min(i, count_ - 1)));
+            index const row = std::min(i, count_ - 1);
+            x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(row));
+            x_.heads[i] = static_cast<lane_int<T>>(ctx_.head_first + r.head(row));
         }
         for (int v = 0; v < vectors_; ++v) {
             pack_queries(r, v * W, head_dim_, scale_.query, x_.q);
@@ -58,9 +60,9 @@ public:
         for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
                 if (r.seen == coverage::full) {
-                    score_run<n(), coverage::full>(tile.keys, r);
+                    score_run_by_heads<n(), coverage::full>(tile.keys, r);
                 } else {
-                    score_run<n(), coverage::partial>(tile.keys, r);
+                    score_run_by_heads<n(), coverage::partial>(tile.keys, r);
                 }
             });
         }
@@ -101,9 +103,8 @@ public:
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
-        for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v * W, head_dim_v_, x_.o, x_.l);
-        if (r.lse == nullptr) return;
-        for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = log_sum_exp(scale_.natural, x_.m[i], x_.l[i]);
+        end_rows(r);
+        for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v * W, head_dim_v_, x_.o, x_.alpha);
     }
 
 private:
@@ -124,23 +125,56 @@ private:
         (std::make_integer_sequence<int, geometry::max_vectors>{});
     }
 
+    // How the rows' heads reach a rule: as a number where all rows of the tile have one head.
+    enum class heads { one, many };
+
+    // 1 / l of each row, in alpha; and the log-sum-exp, where it is wanted.
+    void end_rows(row_type const& r) noexcept {
+        if constexpr (adds_sink<Rule>) {
+            for (index i = 0; i < count_; ++i) {
+                row_context<position> const ctx{ctx_, static_cast<position>(x_.heads[i])};
+                row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, x_.m[i], x_.l[i]);
+                x_.alpha[i] = end.inverse;
+                if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp;
+            }
+        } else {
+            for (int v = 0; v < vectors_; ++v) {
+                V const l = V::load_aligned(x_.l + v * W);
+                V(xsimd::select(l == V(T(0)), V(T(0)), V(T(1)) / l)).store_aligned(x_.alpha + v * W);
+            }
+            if (r.lse == nullptr) return;
+            for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = log_sum_exp(scale_.natural, x_.m[i], x_.l[i]);
+        }
+    }
+
     template <int N, coverage Seen>
+    IMBREX_ALWAYS_INLINE void score_run_by_heads(rows<T> keys, wide_run const& r) noexcept {
+        if constexpr (Seen == coverage::full && !changes_scores<Rule>) {
+            score_run<N, Seen, heads::one>(keys, r);    // no rule is asked
+        } else if (ctx_.head_count == 1) {
+            score_run<N, Seen, heads::one>(keys, r);
+        } else {
+            score_run<N, Seen, heads::many>(keys, r);
+        }
+    }
+
+    template <int N, coverage Seen, heads H>
     IMBREX_NOINLINE void score_run(rows<T> keys, wide_run const& r) noexcept {
         array_of<V, N> m;
         T* const m_next = x_.m_next + r.first * W;
         IMBREX_UNROLL for (int q = 0; q < N; ++q) m[q] = V::load_aligned(m_next + q * W);
-        score_blocks<N, geometry::block(N), Seen>(keys, r.begin, r.end, r.first * W, m);
+        score_blocks<N, geometry::block(N), Seen, H>(keys, r.begin, r.end, r.first * W, m);
         IMBREX_UNROLL for (int q = 0; q < N; ++q) m[q].store_aligned(m_next + q * W);
     }
 
     // Blocks of K keys, then what is left in halves.
-    template <int N, int K, coverage Seen>
+    template <int N, int K, coverage Seen, heads H>
     IMBREX_ALWAYS_INLINE void score_blocks(rows<T> keys, index j, index end, index at, array_of<V, N>& m) noexcept {
-        for (; j + K <= end; j += K) score_block<N, K, Seen>(keys.from(j), j, x_.s + j * max_rows + at, at, m);
-        if constexpr (K > 1) score_blocks<N, K / 2, Seen>(keys, j, end, at, m);
+        for (; j + K <= end; j += K) score_block<N, K, Seen, H>(keys.from(j), j, x_.s + j * max_rows + at, at, m);
+        if constexpr (K > 1) score_blocks<N, K / 2, Seen, H>(keys, j, end, at, m);
     }
 
-    template <int N, int K, coverage Seen>
+    template <int N, int K, coverage Seen, heads H>
     IMBREX_ALWAYS_INLINE void score_block(rows<T> keys, index j, T* s, index at, array_of<V, N>& m) noexcept {
         array_of<array_of<V, N>, K> acc;
         IMBREX_UNROLL for (int a = 0; a < K; ++a) { IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0)); }
@@ -157,15 +191,27 @@ private:
         }
         IMBREX_UNROLL for (int a = 0; a < K; ++a) {
             IMBREX_UNROLL for (int q = 0; q < N; ++q) {
-                V x = finite_score<T>(acc[a][q]);
-                if constexpr (Seen == coverage::partial) {
-                    auto const keep = rule_.keep(ctx_, lanes<lane_int<T>>::load_aligned(x_.positions + at + q * W),
-                                                 lanes<lane_int<T>>(static_cast<lane_int<T>>(kv_begin_ + j + a)));
-                    seen_.add(j + a, xsimd::any(keep));
-                    x = xsimd::select(as_score_mask<T>(keep), x, V(-std::numeric_limits<T>::infinity()));
-                }
+                V const x = ruled<Seen, H>(acc[a][q], j + a, at + q * W);
                 x.store_aligned(s + a * max_rows + q * W);
                 m[q] = simd::max(m[q], x);
+            }
+        }
+    }
+
+    // The scores of the queries from row `at` with key j of the tile, as the rule has them.
+    template <coverage Seen, heads H>
+    IMBREX_ALWAYS_INLINE V ruled(V product, index j, index at) noexcept {
+        if constexpr (Seen == coverage::full && !changes_scores<Rule>) {
+            return finite_score<T>(product);
+        } else {
+            using I = lanes<lane_int<T>>;
+            I const q = I::load_aligned(x_.positions + at), kv(static_cast<lane_int<T>>(kv_begin_ + j));
+            if constexpr (H == heads::one) {
+                return ruled_score<T, Seen>(rule_, row_context<position>{ctx_, ctx_.head_first}, scale_.product, product, q, kv,
+                                            [&](bool any) { seen_.add(j, any); });
+            } else {
+                return ruled_score<T, Seen>(rule_, row_context<I>{ctx_, I::load_aligned(x_.heads + at)}, scale_.product, product,
+                                            q, kv, [&](bool any) { seen_.add(j, any); });
             }
         }
     }

@@ -34,7 +34,8 @@ struct wide_scratch {
     T* m_next;
     T* l;
     T* alpha;                  // by how much o must shrink
-    lane_int<T>* positions;    // max_rows
+    lane_int<T>* positions;    // max_rows; heads likewise: the query and its head, of each row
+    lane_int<T>* heads;
 
     // The one function that sizes and lays out the scratch; over a null arena it only counts.
     static wide_scratch lay_out(arena& memory, index head_dim, index head_dim_v, index kv_cols) noexcept {
@@ -48,6 +49,7 @@ struct wide_scratch {
         s.l = memory.take<T>(rows);
         s.alpha = memory.take<T>(rows);
         s.positions = memory.take<lane_int<T>>(rows);
+        s.heads = memory.take<lane_int<T>>(rows);
         return s;
     }
 };
@@ -73,17 +75,16 @@ IMBREX_NOINLINE void pack_queries(row_block<Q, O> const& r, index first, index h
     }
 }
 
-// The outputs of those lanes: output row [d] = o[d][lane] / l[lane], or 0 where l is 0.
+// The outputs of those lanes: output row [d] = o[d][lane] inverse[lane].
 template <class T, class Q, class O>
 IMBREX_NOINLINE void unpack_outputs(row_block<Q, O> const& r, index first, index head_dim_v, T const* o,
-                                    T const* l_rows) noexcept {
+                                    T const* inverse_rows) noexcept {
     using V = lanes<T>;
     using simd = seam<T>;
     constexpr int W = lane_count<T>;
     constexpr index max_rows = wide_geometry<T>::max_rows;
     int const live = static_cast<int>(std::min<index>(W, r.count - first));
-    V const l = V::load_aligned(l_rows + first);
-    V const inverse = xsimd::select(l == V(T(0)), V(T(0)), V(T(1)) / l);
+    V const inverse = V::load_aligned(inverse_rows + first);
     array_of<O*, W> target;
     for (int i = 0; i < live; ++i) target[i] = r.output(first + i);
     for (index d = 0; d < head_dim_v; d += W) {

@@ -1,0 +1,177 @@
+// The vocabulary of rules: what a query may see, how its scores change, and what else shares its softmax.
+//
+// A rule is a mask (mask.hpp), a transform, a sink, or several of them chained with `|`. Whatever the order of the chain, the
+// order of effects is
+//     s = scale q kT;  s = its scalings;  s = its caps;  s = its biases;  masked where a mask says no;  softmax, with the sink
+// and within one kind it is the order of the chain. Several masks of a chain must all let a key through.
+//
+// transform(ctx, s, q, kv) returns the changed score; s, q, kv and ctx.head() are each a number or lanes. It may return -inf,
+// which hides the key from the query; it must then have a classify that never says `full` for such a tile.
+// sink(ctx) returns a number: the logit of a key without a value that the rows of ctx.head() see besides (-inf: none).
+// check(call) returns a status: whether the rule's own tensors and spans fit a call of that shape.
+#pragma once
+
+#include "imbrex/mask.hpp"
+#include "imbrex/status.hpp"
+
+namespace imbrex {
+
+// When a transform takes effect.
+enum class score_stage { scale, cap, bias };
+
+// What a rule's check is told of a call: the most that each axis reaches.
+struct call_shape {
+    index batch = 0;
+    index q_heads = 0;
+    index q_tokens = 0;     // of the longest sequence
+    index kv_tokens = 0;    // likewise
+};
+
+template <class R>
+concept has_transform = requires(R const& rule, row_context<position> const& ctx, float s, position p) {
+    { R::stage } -> std::convertible_to<score_stage>;
+    { rule.transform(ctx, s, p, p) } -> std::convertible_to<float>;
+};
+
+template <class R>
+concept has_sink = requires(R const& rule, row_context<position> const& ctx) {
+    { rule.sink(ctx) } -> std::convertible_to<double>;
+};
+
+template <class R>
+concept has_check = requires(R const& rule, call_shape const& call) {
+    { rule.check(call) } -> std::same_as<status>;
+};
+
+template <class A, class B>
+struct chained;
+
+template <class R>
+inline constexpr bool is_chain = false;
+template <class A, class B>
+inline constexpr bool is_chain<chained<A, B>> = true;
+
+template <class R>
+concept rule_part = has_keep<R> || has_transform<R> || has_sink<R> || is_chain<R>;
+
+// Two rules as one.
+template <class A, class B>
+struct chained {
+    A a;
+    B b;
+};
+
+template <rule_part A, rule_part B>
+constexpr chained<A, B> operator|(A const& a, B const& b) noexcept {
+    return {a, b};
+}
+
+// Whether a rule, or a part of it, has transforms, or a sink.
+template <class R>
+inline constexpr bool changes_scores = has_transform<R>;
+template <class A, class B>
+inline constexpr bool changes_scores<chained<A, B>> = changes_scores<A> || changes_scores<B>;
+
+template <class R>
+inline constexpr bool adds_sink = has_sink<R>;
+template <class A, class B>
+inline constexpr bool adds_sink<chained<A, B>> = adds_sink<A> || adds_sink<B>;
+
+// Every mask of the rule has a classify.
+template <class R>
+inline constexpr bool classifies = has_classify<R> || !has_keep<R>;
+template <class A, class B>
+inline constexpr bool classifies<chained<A, B>> = classifies<A> && classifies<B>;
+
+template <class R>
+concept score_rule = rule_part<R> && classifies<R>;
+
+// The questions that the kernel and the units ask of any rule.
+
+template <class R, class Ctx, class Q, class K>
+constexpr auto keeps(R const& rule, Ctx const& ctx, Q const& q, K const& kv) noexcept {
+    if constexpr (is_chain<R>) {
+        return mask_and(keeps(rule.a, ctx, q, kv), keeps(rule.b, ctx, q, kv));
+    } else if constexpr (has_keep<R>) {
+        return rule.keep(ctx, q, kv);
+    } else {
+        return true;
+    }
+}
+
+template <class R>
+constexpr coverage classify_of(R const& rule, head_context const& ctx, tile_window const& w) noexcept {
+    if constexpr (is_chain<R>) {
+        coverage const first = classify_of(rule.a, ctx, w);
+        return first == coverage::none ? first : both(first, classify_of(rule.b, ctx, w));
+    } else if constexpr (has_classify<R>) {
+        return rule.classify(ctx, w);
+    } else {
+        return coverage::full;
+    }
+}
+
+template <class A, class B>
+constexpr kv_range kv_bounds_of(chained<A, B> const& rule, head_context const& ctx, position q_first, position q_last) noexcept {
+    kv_range const x = kv_bounds_of(rule.a, ctx, q_first, q_last), y = kv_bounds_of(rule.b, ctx, q_first, q_last);
+    return {std::max(x.begin, y.begin), std::min(x.end, y.end)};
+}
+
+template <score_stage Stage, class R, class Ctx, class S, class Q, class K>
+constexpr S transform_at(R const& rule, Ctx const& ctx, S const& s, Q const& q, K const& kv) noexcept {
+    if constexpr (is_chain<R>) {
+        return transform_at<Stage>(rule.b, ctx, transform_at<Stage>(rule.a, ctx, s, q, kv), q, kv);
+    } else if constexpr (has_transform<R>) {
+        if constexpr (R::stage == Stage) {
+            return rule.transform(ctx, s, q, kv);
+        } else {
+            return s;
+        }
+    } else {
+        return s;
+    }
+}
+
+// The scaled score s of queries at q with keys at kv, as the rule changes it.
+template <class R, class Ctx, class S, class Q, class K>
+constexpr S transformed(R const& rule, Ctx const& ctx, S const& s, Q const& q, K const& kv) noexcept {
+    S const scaled = transform_at<score_stage::scale>(rule, ctx, s, q, kv);
+    S const capped = transform_at<score_stage::cap>(rule, ctx, scaled, q, kv);
+    return transform_at<score_stage::bias>(rule, ctx, capped, q, kv);
+}
+
+// Calls f with the logit of each sink of the rule.
+template <class R, class F>
+constexpr void for_each_sink(R const& rule, row_context<position> const& ctx, F const& f) noexcept {
+    if constexpr (is_chain<R>) {
+        for_each_sink(rule.a, ctx, f);
+        for_each_sink(rule.b, ctx, f);
+    } else if constexpr (has_sink<R>) {
+        f(static_cast<double>(rule.sink(ctx)));
+    }
+}
+
+// The first complaint of a rule's parts about a call.
+template <class R>
+constexpr status check_rule(R const& rule, call_shape const& call) noexcept {
+    if constexpr (is_chain<R>) {
+        status const s = check_rule(rule.a, call);
+        return s ? check_rule(rule.b, call) : s;
+    } else if constexpr (has_check<R>) {
+        return rule.check(call);
+    } else {
+        return {};
+    }
+}
+
+template <class Part, class... Parts>
+constexpr status check_parts(call_shape const& call, Part const& part, Parts const&... parts) noexcept {
+    status const s = check_rule(part, call);
+    if constexpr (sizeof...(Parts) == 0) {
+        return s;
+    } else {
+        return s ? check_parts(call, parts...) : s;
+    }
+}
+
+}    // namespace imbrex

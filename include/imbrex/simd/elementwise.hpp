@@ -1,0 +1,133 @@
+// What rules are written in, so that one generic lambda serves scalars and lanes: gather, select, score arithmetic and any scalar
+// function lane by lane.
+#pragma once
+
+#include <cmath>
+
+#include "imbrex/simd.hpp"
+
+namespace imbrex {
+
+template <class T>
+inline constexpr bool is_lanes = false;
+template <class T, class A>
+inline constexpr bool is_lanes<xsimd::batch<T, A>> = true;
+
+template <class T>
+inline constexpr bool is_lane_mask = false;
+template <class T, class A>
+inline constexpr bool is_lane_mask<xsimd::batch_bool<T, A>> = true;
+
+}    // namespace imbrex
+
+IMBREX_ISA_BEGIN
+
+// The score type's scalar: float or double, of a number or of lanes.
+template <class S>
+struct scalar_of {
+    using type = S;
+};
+template <class T, class A>
+struct scalar_of<xsimd::batch<T, A>> {
+    using type = T;
+};
+
+// Lanes of an index type as an array to loop over; a number as an array of equals.
+template <int W, class I>
+struct lane_array {
+    alignas(64) array_of<I, W> at;
+
+    template <class A>
+    explicit lane_array(xsimd::batch<I, A> x) noexcept {
+        x.store_aligned(at);
+    }
+    template <class N>
+        requires std::is_arithmetic_v<N>
+    explicit lane_array(N x) noexcept {
+        for (int i = 0; i < W; ++i) at[i] = static_cast<I>(x);
+    }
+};
+
+// f(a, b, c) of numbers, or lane by lane as soon as one of them is lanes. f takes integers and returns bool, for a mask, ...
+template <class F, class A, class B, class C>
+IMBREX_ALWAYS_INLINE auto lanewise_mask(F const& f, A const& a, B const& b, C const& c) noexcept {
+    if constexpr (!is_lanes<A> && !is_lanes<B> && !is_lanes<C>) {
+        return static_cast<bool>(f(a, b, c));
+    } else {
+        using V = std::conditional_t<is_lanes<A>, A, std::conditional_t<is_lanes<B>, B, C>>;
+        using I = typename scalar_of<V>::type;
+        constexpr int W = static_cast<int>(V::size);
+        lane_array<W, I> const x(a), y(b), z(c);
+        alignas(64) array_of<I, W> seen;
+        for (int i = 0; i < W; ++i) seen[i] = f(x.at[i], y.at[i], z.at[i]) ? I(1) : I(0);
+        return V::load_aligned(seen) != V(I(0));
+    }
+}
+
+// ... or a float, for scores of type S.
+template <class S, class F, class A, class B, class C>
+IMBREX_ALWAYS_INLINE S lanewise_score(F const& f, A const& a, B const& b, C const& c) noexcept {
+    if constexpr (!is_lanes<S>) {
+        return static_cast<S>(f(a, b, c));
+    } else if constexpr (!is_lanes<A> && !is_lanes<B> && !is_lanes<C>) {
+        return S(static_cast<typename scalar_of<S>::type>(f(a, b, c)));
+    } else {
+        using T = typename scalar_of<S>::type;
+        using I = lane_int<T>;
+        constexpr int W = static_cast<int>(S::size);
+        lane_array<W, I> const x(a), y(b), z(c);
+        alignas(64) array_of<T, W> value;
+        for (int i = 0; i < W; ++i) value[i] = static_cast<T>(f(x.at[i], y.at[i], z.at[i]));
+        return S::load_aligned(value);
+    }
+}
+
+// One element of a table as a score of type S is held: float where S is of floats.
+template <class S, class E>
+IMBREX_ALWAYS_INLINE auto element_as(E const& e) noexcept {
+    if constexpr (std::is_same_v<typename scalar_of<S>::type, double>) {
+        return to_double(e);
+    } else {
+        return static_cast<float>(to_float(e));
+    }
+}
+
+// table[i] as a score of type S; table holds floats, 16-bit ones too.
+template <class S, class E, class I>
+IMBREX_ALWAYS_INLINE S gather(E const* table, I const& i) noexcept {
+    return lanewise_score<S>([table](auto n, auto, auto) noexcept { return element_as<S>(table[n]); }, i, 0, 0);
+}
+
+// Integers (a distance, a position) as scores of type S.
+template <class S, class I>
+IMBREX_ALWAYS_INLINE S as_score(I const& i) noexcept {
+    if constexpr (is_lanes<S> && is_lanes<I> && sizeof(typename scalar_of<I>::type) == 4) {
+        return seam<typename scalar_of<S>::type>::from_int(i);
+    } else if constexpr (is_lanes<S> && is_lanes<I>) {
+        return lanewise_score<S>([](auto n, auto, auto) noexcept { return n; }, i, 0, 0);
+    } else {
+        return S(static_cast<typename scalar_of<S>::type>(i));
+    }
+}
+
+// A mask over integer lanes, or a bool, as a mask over lanes of integers that match T's.
+template <class T, class M>
+IMBREX_ALWAYS_INLINE xsimd::batch_bool<lane_int<T>> as_lane_mask(M const& keep) noexcept {
+    if constexpr (is_lane_mask<M>) {
+        return keep;
+    } else {
+        return xsimd::batch_bool<lane_int<T>>(static_cast<bool>(keep));
+    }
+}
+
+// Where `keep`, a, else b; keep is a bool or a mask over integer lanes, a and b numbers or lanes of scores.
+template <class M, class S>
+IMBREX_ALWAYS_INLINE S select(M const& keep, S const& a, S const& b) noexcept {
+    if constexpr (is_lane_mask<M>) {
+        return xsimd::select(as_score_mask<typename scalar_of<S>::type>(keep), a, b);
+    } else {
+        return keep ? a : b;
+    }
+}
+
+IMBREX_ISA_END
