@@ -100,7 +100,7 @@ public:
             row_context<position> const ctx{ctx_, static_cast<position>(ctx_.head_first + r.head(i))};
             row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, x_.m[i / at_once * W + i % at_once], x_.l[i]);
             unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, end.inverse, r.output(i));
-            if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp;
+            if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp();
         }
     }
 

@@ -63,13 +63,6 @@ IMBREX_ALWAYS_INLINE lanes<T> finite_score(lanes<T> s) noexcept {
     return seam<T>::at_least(lanes<T>(lowest_score<T>), seam<T>::at_most(lanes<T>(std::numeric_limits<T>::max()), s));
 }
 
-// Natural logarithm of the sum of exp(scale score), from m and l.
-template <class T>
-inline float log_sum_exp(double scale, T m, T l) noexcept {
-    if (l == T(0)) return -std::numeric_limits<float>::infinity();
-    return static_cast<float>(scale * static_cast<double>(m) + std::log(static_cast<double>(l)));
-}
-
 // Products of queries and keys as the rule has them: scaled, changed and masked, -inf where a query may not see its key. With
 // `partial`, tells whether any of them is seen.
 template <class T, coverage Seen, class Rule, class Ctx, class I, class F>
@@ -95,18 +88,28 @@ IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T sc
     return s;
 }
 
-// What a finished row needs: the factor that normalises its o, and the natural logarithm of the sum of its weights.
+// What a finished row needs: the factor that normalises its o, and the logarithm of the sum of its weights.
 template <class T>
 struct row_end {
     T inverse = T(0);
-    float log_sum_exp = -std::numeric_limits<float>::infinity();
+    double top = 0;
+    double sum = 0;    // e^top sum is the sum of the weights
+
+    // Of a row with maximum m and sum l = sum e^(scale (s - m)).
+    static row_end of(double scale, T m, T l) noexcept {
+        return {l == T(0) ? T(0) : T(1) / l, scale * static_cast<double>(m), static_cast<double>(l)};
+    }
+    float log_sum_exp() const noexcept {
+        return sum == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(top + std::log(sum));
+    }
 };
 
-// Of a row with maximum m and sum l = sum e^(scale (s - m)), sinks included: each is the logit of one more key, without a value.
+// The same with the rule's sinks: each is the logit of one more key, without a value.
 template <class T, class Rule>
 row_end<T> end_row(Rule const& rule, row_context<position> const& ctx, double scale, T m, T l) noexcept {
-    double sum = static_cast<double>(l);
-    double top = sum == 0 ? -std::numeric_limits<double>::infinity() : scale * static_cast<double>(m);
+    row_end<T> end = row_end<T>::of(scale, m, l);
+    if constexpr (!adds_sink<Rule>) return end;
+    double sum = end.sum, top = sum == 0 ? -std::numeric_limits<double>::infinity() : end.top;
     double factor = 1;    // of o and l, as the maximum grows
     for_each_sink(rule, ctx, [&](double logit) {
         if (logit <= -std::numeric_limits<double>::infinity()) return;
@@ -116,8 +119,7 @@ row_end<T> end_row(Rule const& rule, row_context<position> const& ctx, double sc
         factor *= shrink;
         top = next;
     });
-    if (sum == 0) return {};
-    return {static_cast<T>(factor / sum), static_cast<float>(top + std::log(sum))};
+    return {sum == 0 ? T(0) : static_cast<T>(factor / sum), top, sum};
 }
 
 IMBREX_ISA_END

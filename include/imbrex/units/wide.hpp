@@ -135,7 +135,7 @@ private:
                 row_context<position> const ctx{ctx_, static_cast<position>(x_.heads[i])};
                 row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, x_.m[i], x_.l[i]);
                 x_.alpha[i] = end.inverse;
-                if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp;
+                if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp();
             }
         } else {
             for (int v = 0; v < vectors_; ++v) {
@@ -143,7 +143,7 @@ private:
                 V(xsimd::select(l == V(T(0)), V(T(0)), V(T(1)) / l)).store_aligned(x_.alpha + v * W);
             }
             if (r.lse == nullptr) return;
-            for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = log_sum_exp(scale_.natural, x_.m[i], x_.l[i]);
+            for (index i = 0; i < count_; ++i) *r.log_sum_exp(i) = row_end<T>::of(scale_.natural, x_.m[i], x_.l[i]).log_sum_exp();
         }
     }
 
