@@ -29,12 +29,16 @@ struct head_context {
     constexpr position query_offset() const noexcept { return kv_len - q_len; }    // of query 0; negative when q_len > kv_len
 };
 
+inline constexpr position several_keys = -1;
+
 // The same for given rows: their query head is a number, or lanes where rows of one tile differ in head (GQA).
 template <class H>
 struct row_context : head_context {
     H row_head{};
+    position key = several_keys;    // or the one key that all lanes ask about: a rule may then address it once
 
-    constexpr row_context(head_context const& ctx, H h) noexcept : head_context{ctx}, row_head{h} {}
+    constexpr row_context(head_context const& ctx, H h, position one_key = several_keys) noexcept
+        : head_context{ctx}, row_head{h}, key{one_key} {}
     constexpr H const& head() const noexcept { return row_head; }
 };
 

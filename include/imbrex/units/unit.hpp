@@ -65,8 +65,8 @@ IMBREX_ALWAYS_INLINE lanes<T> finite_score(lanes<T> s) noexcept {
 
 // Products of queries and keys as the rule has them: scaled, changed and masked, -inf where a query may not see its key. With
 // `partial`, tells whether any of them is seen.
-template <class T, coverage Seen, class Rule, class Ctx, class I, class F>
-IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T scale, lanes<T> product, I const& q, I const& kv,
+template <class T, coverage Seen, class Rule, class Ctx, class Q, class K, class F>
+IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T scale, lanes<T> product, Q const& q, K const& kv,
                                           F const& tell) noexcept {
     lanes<T> const hidden(-std::numeric_limits<T>::infinity());
     lanes<T> s = product;

@@ -206,12 +206,15 @@ private:
         } else {
             using I = lanes<lane_int<T>>;
             I const q = I::load_aligned(x_.positions + at), kv(static_cast<lane_int<T>>(kv_begin_ + j));
+            auto const tell = [&](bool any) { seen_.add(j, any); };
+            auto const ask = [&](auto const& head) {
+                row_context const ctx{ctx_, head, static_cast<position>(kv_begin_ + j)};
+                return ruled_score<T, Seen>(rule_, ctx, scale_.product, product, q, kv, tell);
+            };
             if constexpr (H == heads::one) {
-                return ruled_score<T, Seen>(rule_, row_context<position>{ctx_, ctx_.head_first}, scale_.product, product, q, kv,
-                                            [&](bool any) { seen_.add(j, any); });
+                return ask(ctx_.head_first);
             } else {
-                return ruled_score<T, Seen>(rule_, row_context<I>{ctx_, I::load_aligned(x_.heads + at)}, scale_.product, product,
-                                            q, kv, [&](bool any) { seen_.add(j, any); });
+                return ask(I::load_aligned(x_.heads + at));
             }
         }
     }
