@@ -35,10 +35,12 @@ inline constexpr position several_keys = -1;
 template <class H>
 struct row_context : head_context {
     H row_head{};
-    position key = several_keys;    // or the one key that all lanes ask about: a rule may then address it once
+    position key = several_keys;     // or the one key that all lanes ask about: a rule may then address it once
+    void const* staged = nullptr;    // or what the rule's staged part (rule.hpp) gave for these lanes, in the scores' type
 
-    constexpr row_context(head_context const& ctx, H h, position one_key = several_keys) noexcept
-        : head_context{ctx}, row_head{h}, key{one_key} {}
+    constexpr row_context(head_context const& ctx, H h, position one_key = several_keys,
+                          void const* staged_scores = nullptr) noexcept
+        : head_context{ctx}, row_head{h}, key{one_key}, staged{staged_scores} {}
     constexpr H const& head() const noexcept { return row_head; }
 };
 

@@ -8,6 +8,9 @@
 // transform(ctx, s, q, kv) returns the changed score; s, q, kv and ctx.head() are each a number or lanes. It may return -inf,
 // which hides the key from the query; it must then have a classify that never says `full` for such a tile.
 // sink(ctx) returns a number: the logit of a key without a value that the rows of ctx.head() see besides (-inf: none).
+// A transform that reads a tensor along keys may say `using stages_rows = void` and have
+//     row<V>(ctx, q, kv, n)    its numbers for query q and keys kv + lane, n of them, as lanes V
+// The wide unit then reads them a tile at a time, in the order they lie in, and hands them to transform in ctx.staged.
 // check(call) returns a status: whether the rule's own tensors and spans fit a call of that shape.
 #pragma once
 
@@ -77,11 +80,20 @@ inline constexpr bool adds_sink = has_sink<R>;
 template <class A, class B>
 inline constexpr bool adds_sink<chained<A, B>> = adds_sink<A> || adds_sink<B>;
 
+// How many parts of a rule have rows to stage. Only one can be.
+template <class R>
+inline constexpr int staged_parts = 0;
+template <class R>
+    requires requires { typename R::stages_rows; }
+inline constexpr int staged_parts<R> = 1;
+template <class A, class B>
+inline constexpr int staged_parts<chained<A, B>> = staged_parts<A> + staged_parts<B>;
+
 // Every mask of the rule has a classify.
 template <class R>
 inline constexpr bool classifies = has_classify<R> || !has_keep<R>;
 template <class A, class B>
-inline constexpr bool classifies<chained<A, B>> = classifies<A> && classifies<B>;
+inline constexpr bool classifies<chained<A, B>> = classifies<A>&& classifies<B>;
 
 template <class R>
 concept score_rule = rule_part<R> && classifies<R>;
@@ -138,6 +150,18 @@ constexpr S transformed(R const& rule, Ctx const& ctx, S const& s, Q const& q, K
     S const scaled = transform_at<score_stage::scale>(rule, ctx, s, q, kv);
     S const capped = transform_at<score_stage::cap>(rule, ctx, scaled, q, kv);
     return transform_at<score_stage::bias>(rule, ctx, capped, q, kv);
+}
+
+// The rows of the part that has some.
+template <class V, class R>
+V staged_row(R const& rule, row_context<position> const& ctx, position q, position kv, int n) noexcept {
+    if constexpr (!is_chain<R>) {
+        return rule.template row<V>(ctx, q, kv, n);
+    } else if constexpr (staged_parts<decltype(rule.a)> > 0) {
+        return staged_row<V>(rule.a, ctx, q, kv, n);
+    } else {
+        return staged_row<V>(rule.b, ctx, q, kv, n);
+    }
 }
 
 // Calls f with the logit of each sink of the rule.

@@ -58,6 +58,7 @@ public:
         if (seen == coverage::partial) seen_.reset(w.kv_end - w.kv_begin);
         std::copy_n(x_.m, vectors_ * W, x_.m_next);
         for (wide_run const& r : runs_) {
+            if constexpr (stages) stage_rows(r);
             with_vectors(r.vectors, [&](auto n) {
                 if (r.seen == coverage::full) {
                     score_run_by_heads<n(), coverage::full>(tile.keys, r);
@@ -111,6 +112,7 @@ private:
     using V = lanes<T>;
     using simd = seam<T>;
     enum class shrinking { now, done };    // of o by alpha
+    static constexpr bool stages = staged_parts<Rule> == 1;
 
     // The run that shrinks l and o while it adds to them: the first, if it has all vectors and leaves out no key.
     bool all_seen(wide_run const& r) const noexcept { return r.seen == coverage::full || seen_.all(r.begin, r.end); }
@@ -198,6 +200,23 @@ private:
         }
     }
 
+    // What the rule has for these queries and keys, transposed to where their scores will be.
+    IMBREX_NOINLINE void stage_rows(wide_run const& r) noexcept {
+        for (index at = r.first * W; at < (r.first + r.vectors) * W; at += W) {
+            for (index j = r.begin; j < r.end; j += W) {
+                int const n = static_cast<int>(std::min<index>(W, r.end - j));
+                array_of<V, W> block;
+                for (int i = 0; i < W; ++i) {
+                    row_context<position> const ctx{ctx_, static_cast<position>(x_.heads[at + i])};
+                    block[i] = staged_row<V>(rule_, ctx, static_cast<position>(x_.positions[at + i]),
+                                             static_cast<position>(kv_begin_ + j), n);
+                }
+                simd::transpose(block);
+                for (int i = 0; i < n; ++i) block[i].store_aligned(x_.s + (j + i) * max_rows + at);
+            }
+        }
+    }
+
     // The scores of the queries from row `at` with key j of the tile, as the rule has them.
     template <coverage Seen, heads H>
     IMBREX_ALWAYS_INLINE V ruled(V product, index j, index at) noexcept {
@@ -208,7 +227,8 @@ private:
             I const q = I::load_aligned(x_.positions + at), kv(static_cast<lane_int<T>>(kv_begin_ + j));
             auto const tell = [&](bool any) { seen_.add(j, any); };
             auto const ask = [&](auto const& head) {
-                row_context const ctx{ctx_, head, static_cast<position>(kv_begin_ + j)};
+                row_context const ctx{ctx_, head, static_cast<position>(kv_begin_ + j),
+                                      stages ? x_.s + j * max_rows + at : nullptr};
                 return ruled_score<T, Seen>(rule_, ctx, scale_.product, product, q, kv, tell);
             };
             if constexpr (H == heads::one) {

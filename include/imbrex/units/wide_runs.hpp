@@ -40,8 +40,9 @@ public:
             for (int v = 0; v < vectors; ++v) {
                 index const last_row = std::min<index>(rows, (v + 1) * W) - 1;
                 coverage const c =
-                    classify_of(rule, ctx, {static_cast<position>(positions[v * W]), static_cast<position>(positions[last_row]),
-                                            static_cast<position>(w.kv_begin + j), static_cast<position>(w.kv_begin + next.end)});
+                    classify_of(rule, ctx,
+                                {static_cast<position>(positions[v * W]), static_cast<position>(positions[last_row]),
+                                 static_cast<position>(w.kv_begin + j), static_cast<position>(w.kv_begin + next.end)});
                 if (c == coverage::none) continue;
                 if (last != 0 && last < v) next.seen = coverage::partial;    // a hole between two that see it
                 next.first = std::min(next.first, v);
