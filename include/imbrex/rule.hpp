@@ -5,6 +5,7 @@
 //     s = scale q kT;  s = its scalings;  s = its caps;  s = its biases;  masked where a mask says no;  softmax, with the sink
 // and within one kind it is the order of the chain. Several masks of a chain must all let a key through.
 //
+// Nothing is asked about queries or keys that the call has not: lanes beyond the last repeat it.
 // transform(ctx, s, q, kv) returns the changed score; s, q, kv and ctx.head() are each a number or lanes. It may return -inf,
 // which hides the key from the query; it must then have a classify that never says `full` for such a tile.
 // sink(ctx) returns a number: the logit of a key without a value that the rows of ctx.head() see besides (-inf: none).

@@ -166,7 +166,8 @@ private:
         if (!changes_scores<Rule> && seen_ == coverage::full && n == block) return finite_score<T>(product);
         using I = lanes<lane_int<T>>;
         row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + p * W)};
-        I const q = I::load_aligned(x_.positions + p * W), kv = positions_from<T>(w.kv_begin + j, at_once);
+        I const q = I::load_aligned(x_.positions + p * W);
+        I const kv = xsimd::min(positions_from<T>(w.kv_begin + j, at_once), I(static_cast<lane_int<T>>(w.kv_end - 1)));
         auto const there = positions_from<T>(0, at_once) < I(static_cast<lane_int<T>>(n));
         V const hidden(-std::numeric_limits<T>::infinity());
         if (seen_ == coverage::full) {
