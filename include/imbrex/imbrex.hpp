@@ -2,3 +2,7 @@
 #pragma once
 
 #include "imbrex/attention.hpp"
+#include "imbrex/rules/chunked.hpp"
+#include "imbrex/rules/lengths.hpp"
+#include "imbrex/rules/prefix.hpp"
+#include "imbrex/rules/window.hpp"

@@ -62,13 +62,15 @@ enum class rule_operand : std::int64_t {
     window,
     chunk,
     softcap,
+    prefix,
 };
 
 constexpr std::string_view operand_name(std::int64_t operand) noexcept {
-    constexpr std::string_view names[] = {"slopes",      "key lengths", "left padding", "segment ids",   "sequence starts",
-                                          "sink logits", "mask tensor", "bias tensor",  "relative bias", "tree",
-                                          "block mask",  "scales",      "window",       "chunk",         "softcap"};
-    return operand >= 0 && operand < 15 ? names[operand] : std::string_view{"operand"};
+    constexpr std::string_view names[] = {"slopes",          "key lengths", "left padding", "segment ids",
+                                          "sequence starts", "sink logits", "mask tensor",  "bias tensor",
+                                          "relative bias",   "tree",        "block mask",   "scales",
+                                          "window",          "chunk",       "softcap",      "prefix"};
+    return operand >= 0 && operand < 16 ? names[operand] : std::string_view{"operand"};
 }
 
 constexpr std::string_view score_axis(std::int64_t axis) noexcept {

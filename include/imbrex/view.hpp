@@ -97,6 +97,7 @@ struct score_view {
         return data[(shape.batch == 1 ? 0 : b * strides.batch) + (shape.heads == 1 ? 0 : h * strides.head) +
                     (shape.q_tokens == 1 ? 0 : q * strides.query) + (shape.kv_tokens == 1 ? 0 : kv * strides.key)];
     }
+    constexpr operator score_view<T const>() const noexcept requires(!std::is_const_v<T>) { return {data, shape, strides}; }
 };
 
 // Contiguous: batch, head, query, key.
