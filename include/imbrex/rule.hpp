@@ -7,7 +7,8 @@
 //
 // Nothing is asked about queries or keys that the call has not: lanes beyond the last repeat it.
 // transform(ctx, s, q, kv) returns the changed score; s, q, kv and ctx.head() are each a number or lanes. It may return -inf,
-// which hides the key from the query; it must then have a classify that never says `full` for such a tile.
+// which hides the key from the query; it must then have a classify that never says `full` for such a tile. A score that comes in
+// as -inf is hidden already, and goes out as -inf (simd/elementwise.hpp: hidden_as).
 // sink(ctx) returns a number: the logit of a key without a value that the rows of ctx.head() see besides (-inf: none).
 // A transform that reads a tensor along keys may say `using stages_rows = void` and have
 //     row<V>(ctx, q, kv, n)    its numbers for query q and keys kv + lane, n of them, as lanes V
@@ -102,7 +103,7 @@ concept score_rule = rule_part<R> && classifies<R>;
 // The questions that the kernel and the units ask of any rule.
 
 template <class R, class Ctx, class Q, class K>
-constexpr auto keeps(R const& rule, Ctx const& ctx, Q const& q, K const& kv) noexcept {
+IMBREX_ALWAYS_INLINE constexpr auto keeps(R const& rule, Ctx const& ctx, Q const& q, K const& kv) noexcept {
     if constexpr (is_chain<R>) {
         return mask_and(keeps(rule.a, ctx, q, kv), keeps(rule.b, ctx, q, kv));
     } else if constexpr (has_keep<R>) {
@@ -131,7 +132,7 @@ constexpr kv_range kv_bounds_of(chained<A, B> const& rule, head_context const& c
 }
 
 template <score_stage Stage, class R, class Ctx, class S, class Q, class K>
-constexpr S transform_at(R const& rule, Ctx const& ctx, S const& s, Q const& q, K const& kv) noexcept {
+IMBREX_ALWAYS_INLINE constexpr S transform_at(R const& rule, Ctx const& ctx, S const& s, Q const& q, K const& kv) noexcept {
     if constexpr (is_chain<R>) {
         return transform_at<Stage>(rule.b, ctx, transform_at<Stage>(rule.a, ctx, s, q, kv), q, kv);
     } else if constexpr (has_transform<R>) {
@@ -147,7 +148,7 @@ constexpr S transform_at(R const& rule, Ctx const& ctx, S const& s, Q const& q, 
 
 // The scaled score s of queries at q with keys at kv, as the rule changes it.
 template <class R, class Ctx, class S, class Q, class K>
-constexpr S transformed(R const& rule, Ctx const& ctx, S const& s, Q const& q, K const& kv) noexcept {
+IMBREX_ALWAYS_INLINE constexpr S transformed(R const& rule, Ctx const& ctx, S const& s, Q const& q, K const& kv) noexcept {
     S const scaled = transform_at<score_stage::scale>(rule, ctx, s, q, kv);
     S const capped = transform_at<score_stage::cap>(rule, ctx, scaled, q, kv);
     return transform_at<score_stage::bias>(rule, ctx, capped, q, kv);
