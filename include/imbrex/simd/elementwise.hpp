@@ -1,8 +1,10 @@
 // What rules are written in, so that one generic lambda serves scalars and lanes: gather, select, score arithmetic and any scalar
-// function lane by lane.
+// function lane by lane. A number goes through lanes wherever rounding could differ, so that it is what each lane would be.
 #pragma once
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "imbrex/simd.hpp"
 
@@ -92,10 +94,19 @@ IMBREX_ALWAYS_INLINE auto element_as(E const& e) noexcept {
     }
 }
 
-// table[i] as a score of type S; table holds floats, 16-bit ones too.
+// table[i] as a score of type S; table holds floats, 16-bit ones too. Elements are copied as they are and widened together.
 template <class S, class E, class I>
 IMBREX_ALWAYS_INLINE S gather(E const* table, I const& i) noexcept {
-    return lanewise_score<S>([table](auto n, auto, auto) noexcept { return element_as<S>(table[n]); }, i, 0, 0);
+    if constexpr (is_lanes<S> && is_lanes<I> &&
+                  !(std::is_same_v<E, double> && std::is_same_v<typename scalar_of<S>::type, float>)) {
+        constexpr int W = static_cast<int>(S::size);
+        lane_array<W, typename scalar_of<I>::type> const n(i);
+        alignas(64) array_of<E, W> elements;
+        for (int lane = 0; lane < W; ++lane) elements[lane] = table[n.at[lane]];
+        return seam<typename scalar_of<S>::type>::load(elements);
+    } else {
+        return lanewise_score<S>([table](auto n, auto, auto) noexcept { return element_as<S>(table[n]); }, i, 0, 0);
+    }
 }
 
 // Integers (a distance, a position) as scores of type S.
@@ -127,6 +138,42 @@ IMBREX_ALWAYS_INLINE S select(M const& keep, S const& a, S const& b) noexcept {
         return xsimd::select(as_score_mask<typename scalar_of<S>::type>(keep), a, b);
     } else {
         return keep ? a : b;
+    }
+}
+
+// a b + c.
+template <class S>
+IMBREX_ALWAYS_INLINE S multiply_add(S const& a, S const& b, S const& c) noexcept {
+    using T = typename scalar_of<S>::type;
+    if constexpr (is_lanes<S>) {
+        return seam<T>::fma(a, b, c);
+    } else {
+        return seam<T>::fma(lanes<T>(a), lanes<T>(b), lanes<T>(c)).get(0);
+    }
+}
+
+// `after`, which a transform made of the score `before`: a finite score is a number however low it gets, and only what was hidden
+// (-inf) is hidden still.
+template <class S>
+IMBREX_ALWAYS_INLINE S hidden_as(S const& before, S const& after) noexcept {
+    using T = typename scalar_of<S>::type;
+    T const lowest = std::numeric_limits<T>::lowest(), hidden = -std::numeric_limits<T>::infinity();
+    if constexpr (is_lanes<S>) {
+        return xsimd::select(before == S(hidden), before, seam<T>::at_least(S(lowest), after));
+    } else {
+        return before == hidden ? before : after < lowest ? lowest : after;
+    }
+}
+
+// before + bias, likewise; a bias of -inf hides too.
+template <class S>
+IMBREX_ALWAYS_INLINE S biased(S const& before, S const& bias) noexcept {
+    using T = typename scalar_of<S>::type;
+    S const hidden(-std::numeric_limits<T>::infinity());
+    if constexpr (is_lanes<S>) {
+        return xsimd::select(bias == hidden, hidden, hidden_as<S>(before, before + bias));
+    } else {
+        return bias == hidden ? hidden : hidden_as<S>(before, before + bias);
     }
 }
 
