@@ -1,0 +1,35 @@
+// A learned logit per head that takes part in the softmax and has no value.
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include "imbrex/dtype.hpp"
+#include "imbrex/rule.hpp"
+
+namespace imbrex {
+
+// The weights of a row of query head h become e^s / (e^logits[h] + sum e^s), as in gpt-oss (OpenAI 2025, arXiv:2508.10925). The
+// logit is neither scaled nor changed by transforms, and counts once whatever the tiles; -inf means none. The log-sum-exp
+// includes it. A row without keys gives 0 and a log-sum-exp of the logit. logits: at least one per query head, of float, bf16,
+// f16 or double.
+template <element E>
+struct sink_logits {
+    std::span<E const> logits;
+
+    template <class Ctx>
+    constexpr double sink(Ctx const& ctx) const noexcept {
+        return to_double(logits[static_cast<std::size_t>(ctx.head())]);
+    }
+
+    constexpr status check(call_shape const& call) const noexcept {
+        index const given = static_cast<index>(logits.size());
+        if (given >= call.q_heads) return {};
+        return {errc::rule_too_short, static_cast<std::int64_t>(rule_operand::sink_logits), given, call.q_heads};
+    }
+};
+
+template <class E, std::size_t N>
+sink_logits(std::span<E, N>) -> sink_logits<std::remove_const_t<E>>;
+
+}    // namespace imbrex
