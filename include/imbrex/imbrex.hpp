@@ -2,6 +2,8 @@
 #pragma once
 
 #include "imbrex/attention.hpp"
+#include "imbrex/rules/alibi.hpp"
+#include "imbrex/rules/bias_tensor.hpp"
 #include "imbrex/rules/block_sparse.hpp"
 #include "imbrex/rules/chunked.hpp"
 #include "imbrex/rules/documents.hpp"
@@ -9,5 +11,10 @@
 #include "imbrex/rules/mask_fn.hpp"
 #include "imbrex/rules/mask_tensor.hpp"
 #include "imbrex/rules/prefix.hpp"
+#include "imbrex/rules/relative_bias.hpp"
+#include "imbrex/rules/scaling.hpp"
+#include "imbrex/rules/sink.hpp"
+#include "imbrex/rules/softcap.hpp"
+#include "imbrex/rules/transform_fn.hpp"
 #include "imbrex/rules/tree.hpp"
 #include "imbrex/rules/window.hpp"
