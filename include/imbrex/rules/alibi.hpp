@@ -19,9 +19,7 @@ struct alibi {
 
     template <class Ctx, class S, class Q, class K>
     IMBREX_ALWAYS_INLINE S transform(Ctx const& ctx, S const& s, Q const& q, K const& kv) const noexcept {
-        using std::abs;
-        using xsimd::abs;
-        S const distance = abs(as_score<S>(q - kv));
+        S const ahead = as_score<S>(q - kv), distance = larger<S>(ahead, -ahead);
         return hidden_as<S>(s, multiply_add<S>(-gather<S>(slopes.data(), ctx.head()), distance, s));
     }
 

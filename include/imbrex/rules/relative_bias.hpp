@@ -25,17 +25,17 @@ struct relative_bias {
         auto const offset = kv - q;
         using D = std::remove_const_t<decltype(offset)>;
         if constexpr (is_lanes<std::remove_cvref_t<decltype(head)>>) {
-            return biased<S>(s, lanewise_score<S>([this](auto h, auto d, auto) noexcept { return at(h, d); }, head, offset, 0));
+            return added<S>(s, lanewise_score<S>([this](auto h, auto d, auto) noexcept { return at(h, d); }, head, offset, 0));
         } else if constexpr (is_lanes<D>) {
             // Decision: a branch where all lanes are far apart, as in most tiles of a long sequence: one load there, not a
             // gather.
             using I = typename scalar_of<D>::type;
             D const most(static_cast<I>(max_distance));
-            if (xsimd::all(offset >= most)) return biased<S>(s, S(row(head)[max_distance]));
-            if (xsimd::all(offset <= -most)) return biased<S>(s, S(row(head)[-max_distance]));
-            return biased<S>(s, gather<S>(row(head), xsimd::max(-most, xsimd::min(most, offset))));
+            if (xsimd::all(offset >= most)) return added<S>(s, S(row(head)[max_distance]));
+            if (xsimd::all(offset <= -most)) return added<S>(s, S(row(head)[-max_distance]));
+            return added<S>(s, gather<S>(row(head), xsimd::max(D(-most), xsimd::min(most, offset))));
         } else {
-            return biased<S>(s, S(at(head, offset)));
+            return added<S>(s, S(at(head, offset)));
         }
     }
 
@@ -50,6 +50,10 @@ struct relative_bias {
     }
 
 private:
+    template <class S>
+    static IMBREX_ALWAYS_INLINE S added(S const& s, S const& value) noexcept {
+        return hidden_as<S>(s, s + value);
+    }
     // Of key - query = 0.
     constexpr float const* row(index head) const noexcept {
         index const width = 2 * index{max_distance} + 1;

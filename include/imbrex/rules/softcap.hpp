@@ -23,7 +23,7 @@ struct softcap {
     template <class Ctx, class S, class Q, class K>
     IMBREX_ALWAYS_INLINE S transform(Ctx const&, S const& s, Q const&, K const&) const noexcept {
         using T = typename scalar_of<S>::type;
-        return hidden_as<S>(s, S(static_cast<T>(cap)) * tanh(s * S(static_cast<T>(reciprocal))));
+        return hidden_as<S>(s, S(static_cast<T>(cap)) * imbrex::tanh(s * S(static_cast<T>(reciprocal))));
     }
 
     constexpr status check(call_shape const&) const noexcept {
