@@ -185,12 +185,12 @@ inline double lse_error(double ours, double right) {
 }
 
 template <class P>
-void measure(call_tensors<P> const& t, visibility const& sees, double scale, largest_errors& e) {
+void measure(call_tensors<P> const& t, visibility const& sees, double scale, largest_errors& e, score_effects const& effects = {}) {
     using S = typename P::score;
     using O = typename P::output;
     using wide = std::conditional_t<std::is_same_v<S, double>, long double, double>;
-    auto const exact = naive_attention<wide>(t.q.view, t.k.view, t.v.view, scale, sees);
-    auto const naive = naive_attention<S>(t.q.view, t.k.view, t.v.view, scale, sees);
+    auto const exact = naive_attention<wide>(t.q.view, t.k.view, t.v.view, scale, sees, effects);
+    auto const naive = naive_attention<S>(t.q.view, t.k.view, t.v.view, scale, sees, effects);
     for_each_row(t.out.view, [&](index b, index i, index h, O const* row) {
         SCOPED_TRACE(testing::Message() << "batch " << b << ", query " << i << ", head " << h);
         for (index d = 0; d < t.out.view.shape.head_dim; ++d) {
@@ -208,9 +208,10 @@ void measure(call_tensors<P> const& t, visibility const& sees, double scale, lar
 }
 
 template <class P>
-void expect_accurate(call_tensors<P> const& t, visibility const& sees, accuracy a = accuracy::rule, std::optional<double> scale = {}) {
+void expect_accurate(call_tensors<P> const& t, visibility const& sees, accuracy a = accuracy::rule, std::optional<double> scale = {},
+                     score_effects const& effects = {}) {
     largest_errors e;
-    measure(t, sees, scale.value_or(1 / std::sqrt(static_cast<double>(t.q.view.shape.head_dim))), e);
+    measure(t, sees, scale.value_or(1 / std::sqrt(static_cast<double>(t.q.view.shape.head_dim))), e, effects);
     double const value = largest(t.v.view) * (std::is_same_v<typename P::score, double> ? 0x1p-29 : 1);
     EXPECT_LE(e.ours, 2 * e.naive + 2e-6 * value) << "naive: " << e.naive << ", max|V|: " << value;
     if (a == accuracy::strict) { EXPECT_LE(e.ours, 4e-6 * value) << "max|V|: " << value; }

@@ -31,7 +31,7 @@ dense<S> product(A const& a, B const& b) {
 
 template <class S>
 head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values, S scale,
-                           std::function<bool(index query, index key)> const& sees) {
+                           std::function<bool(index query, index key)> const& sees, head_effects<S> const& effects) {
     for (index j = 0; j < keys.rows; ++j) {
         bool seen = false;
         for (index i = q.rows - 1; i >= 0 && !seen; --i) seen = sees(i, j);
@@ -44,12 +44,18 @@ head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values,
     weights *= scale;
     head_outcome<S> result{{q.rows, values.cols}, {}};
     for (index i = 0; i < q.rows; ++i) {
-        S highest = nothing, sum = 0;
+        S highest = effects.sink;
         for (index j = 0; j < keys.rows; ++j) {
-            if (sees(i, j)) highest = std::max(highest, weights(i, j));
+            if (!sees(i, j)) {
+                weights(i, j) = nothing;
+            } else if (effects.change) {
+                weights(i, j) = effects.change(i, j, weights(i, j));
+            }
+            highest = std::max(highest, weights(i, j));
         }
+        S sum = effects.sink != nothing ? std::exp(effects.sink - highest) : S(0);
         for (index j = 0; j < keys.rows; ++j) {
-            weights(i, j) = sees(i, j) ? std::exp(weights(i, j) - highest) : S(0);
+            weights(i, j) = weights(i, j) != nothing ? std::exp(weights(i, j) - highest) : S(0);
             sum += weights(i, j);
         }
         if (sum != 0) weights.row(i) /= sum;
@@ -60,10 +66,10 @@ head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values,
 }
 
 template head_outcome<float> naive_head(matrix<float> const&, matrix<float>, matrix<float>, float,
-                                        std::function<bool(index, index)> const&);
+                                        std::function<bool(index, index)> const&, head_effects<float> const&);
 template head_outcome<double> naive_head(matrix<double> const&, matrix<double>, matrix<double>, double,
-                                         std::function<bool(index, index)> const&);
+                                        std::function<bool(index, index)> const&, head_effects<double> const&);
 template head_outcome<long double> naive_head(matrix<long double> const&, matrix<long double>, matrix<long double>, long double,
-                                              std::function<bool(index, index)> const&);
+                                        std::function<bool(index, index)> const&, head_effects<long double> const&);
 
 }    // namespace imbrex_test

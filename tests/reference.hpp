@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "imbrex/dtype.hpp"
@@ -30,6 +31,12 @@ inline visibility sees_bottom_right(index q_tokens, index kv_tokens) {
     return [=](index, index, index query, index key) { return kv_tokens - key >= q_tokens - query; };
 }
 
+// What else becomes of scores: the scaled score as it changes (-inf hides the key), and the logit of a sink. Neither, by default.
+struct score_effects {
+    std::function<long double(index batch, index q_head, index query, index key, long double scaled)> change;
+    std::function<long double(index q_head)> sink;
+};
+
 // Row after row. (Eigen stays in reference.cpp, which every test would have to compile otherwise.)
 template <class S>
 struct matrix {
@@ -43,15 +50,20 @@ struct matrix {
 };
 
 // One head: q tokens x head_dim; keys and values likewise. A row that sees nothing is 0, and its log-sum-exp -inf. A key that no
-// query sees is not used. For float, double and long double.
+// query sees is not used. A sink takes part in the softmax, without a value. For float, double and long double.
 template <class S>
 struct head_outcome {
     matrix<S> out;
     std::vector<S> lse;
 };
 template <class S>
+struct head_effects {
+    std::function<S(index query, index key, S scaled)> change;
+    S sink = -std::numeric_limits<S>::infinity();
+};
+template <class S>
 head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values, S scale,
-                           std::function<bool(index query, index key)> const& sees);
+                           std::function<bool(index query, index key)> const& sees, head_effects<S> const& effects = {});
 
 // One head of a tensor in the precision S. A batch of 1 serves every sequence.
 template <class S, class T>
@@ -77,15 +89,21 @@ private:
     head_outcome<S> const& at(index b, index head) const { return all[static_cast<std::size_t>(b * heads + head)]; }
 };
 
-// softmax(scale q kT) v in the precision S.
+// softmax(scale q kT) v in the precision S; effects are computed wider and rounded to S.
 template <class S, class Q, class K, class V>
-outcome<S> naive_attention(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, double scale, visibility const& sees) {
+outcome<S> naive_attention(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, double scale, visibility const& sees,
+                           score_effects const& effects = {}) {
     outcome<S> result{q.shape.heads, {}};
     for (index b = 0; b < q.shape.batch; ++b) {
         for (index h = 0; h < q.shape.heads; ++h) {
             index const kv_head = h / (q.shape.heads / k.shape.heads);
+            head_effects<S> own;
+            if (effects.change) {
+                own.change = [&effects, b, h](index i, index j, S s) { return static_cast<S>(effects.change(b, h, i, j, s)); };
+            }
+            if (effects.sink) own.sink = static_cast<S>(effects.sink(h));
             result.all.push_back(naive_head<S>(head_of<S>(q, b, h), head_of<S>(k, b, kv_head), head_of<S>(v, b, kv_head),
-                                               static_cast<S>(scale), [&](index i, index j) { return sees(b, h, i, j); }));
+                                               static_cast<S>(scale), [&](index i, index j) { return sees(b, h, i, j); }, own));
         }
     }
     return result;
