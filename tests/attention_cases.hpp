@@ -115,8 +115,8 @@ struct call_tensors {
 };
 
 // A call on a plan of its own, with a workspace of exactly the bytes that it asks for, guarded and poisoned.
-template <class Tiles = imbrex::tuned_tiles, class Q, class Kv, class O, class Rule>
-imbrex::status planned(tensor_view<Q> q, Kv const& kv, tensor_view<O> out, Rule const& rule, imbrex::options o = {},
+template <class Tiles = imbrex::tuned_tiles, class Queries, class Kv, class O, class Rule>
+imbrex::status planned(Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule, imbrex::options o = {},
                        guard where = guard::after) {
     imbrex::plan p;
     if (imbrex::status const s = imbrex::plan_for<Tiles>(q, kv, out, p); !s) return s;
@@ -184,16 +184,16 @@ inline double lse_error(double ours, double right) {
     return std::abs(ours - right) / std::max(1.0, std::abs(right));
 }
 
-template <class P>
-void measure(call_tensors<P> const& t, visibility const& sees, double scale, largest_errors& e, score_effects const& effects = {}) {
-    using S = typename P::score;
-    using O = typename P::output;
+template <class Q, class K, class V, class O>
+void measure(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, tensor_view<O> out, imbrex::row_stats_view<float> lse_of,
+             visibility const& sees, double scale, largest_errors& e) {
+    using S = typename imbrex::precision<Q, K, V, O>::score;
     using wide = std::conditional_t<std::is_same_v<S, double>, long double, double>;
-    auto const exact = naive_attention<wide>(t.q.view, t.k.view, t.v.view, scale, sees, effects);
-    auto const naive = naive_attention<S>(t.q.view, t.k.view, t.v.view, scale, sees, effects);
-    for_each_row(t.out.view, [&](index b, index i, index h, O const* row) {
+    auto const exact = naive_attention<wide>(q, k, v, scale, sees, effects);
+    auto const naive = naive_attention<S>(q, k, v, scale, sees, effects);
+    for_each_row(out, [&](index b, index i, index h, O const* row) {
         SCOPED_TRACE(testing::Message() << "batch " << b << ", query " << i << ", head " << h);
-        for (index d = 0; d < t.out.view.shape.head_dim; ++d) {
+        for (index d = 0; d < out.shape.head_dim; ++d) {
             wide const right = exact.output(b, i, h, d);
             double const ours = imbrex::to_double(row[d]);
             ASSERT_FALSE(std::isnan(ours)) << "column " << d;
@@ -201,10 +201,24 @@ void measure(call_tensors<P> const& t, visibility const& sees, double scale, lar
             e.ours = std::max(e.ours, static_cast<double>(std::abs(static_cast<wide>(ours) - right)) - rounding);
             e.naive = std::max(e.naive, static_cast<double>(std::abs(static_cast<wide>(naive.output(b, i, h, d)) - right)));
         }
-        double const lse = *imbrex::bhs(t.lse.data(), t.q.view.shape).at(b, h, i);
+        double const lse = *lse_of.at(b, h, i);
         ASSERT_FALSE(std::isnan(lse));
         e.lse = std::max(e.lse, lse_error(lse, static_cast<double>(exact.log_sum_exp(b, h, i))));
     });
+}
+
+template <class P>
+void measure(call_tensors<P> const& t, visibility const& sees, double scale, largest_errors& e, score_effects const& effects = {}) {
+    measure(t.q.view, t.k.view, t.v.view, t.out.view, imbrex::bhs(t.lse.data(), t.q.view.shape), sees, scale, e, effects);
+}
+
+// max_value: max|V|.
+template <class Score>
+void expect_small(largest_errors const& e, double max_value, accuracy a = accuracy::rule) {
+    double const value = max_value * (std::is_same_v<Score, double> ? 0x1p-29 : 1);
+    EXPECT_LE(e.ours, 2 * e.naive + 2e-6 * value) << "naive: " << e.naive << ", max|V|: " << value;
+    if (a == accuracy::strict) { EXPECT_LE(e.ours, 4e-6 * value) << "max|V|: " << value; }
+    EXPECT_LE(e.lse, 1e-5);
 }
 
 template <class P>
@@ -212,10 +226,7 @@ void expect_accurate(call_tensors<P> const& t, visibility const& sees, accuracy 
                      score_effects const& effects = {}) {
     largest_errors e;
     measure(t, sees, scale.value_or(1 / std::sqrt(static_cast<double>(t.q.view.shape.head_dim))), e, effects);
-    double const value = largest(t.v.view) * (std::is_same_v<typename P::score, double> ? 0x1p-29 : 1);
-    EXPECT_LE(e.ours, 2 * e.naive + 2e-6 * value) << "naive: " << e.naive << ", max|V|: " << value;
-    if (a == accuracy::strict) { EXPECT_LE(e.ours, 4e-6 * value) << "max|V|: " << value; }
-    EXPECT_LE(e.lse, 1e-5);
+    expect_small<typename P::score>(e, largest(t.v.view), a);
 }
 
 // A test whose failures tell the seed of its random numbers.

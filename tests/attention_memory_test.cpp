@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "attention_cases.hpp"
+#include "varlen_cases.hpp"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
@@ -169,6 +169,34 @@ TEST_F(AttentionMemory, ACallWithAWorkspaceLeavesTheHeapAlone) {
         fill(m);
         expect_no_heap(m, c.sees);
     }
+}
+
+// Sorting by length needs no memory of its own either.
+TEST_F(AttentionMemory, APackedCallWithAWorkspaceLeavesTheHeapAlone) {
+    varlen_case const c{.name = "",
+                        .q_starts = starts_of({1, 300, 0, 40, 290, 3}),
+                        .kv_starts = starts_of({80, 300, 9, 40, 0, 500}),
+                        .q_tokens = 634,
+                        .kv_tokens = 929,
+                        .q_heads = 4,
+                        .kv_heads = 4,
+                        .head_dim = 64};
+    packed_tensors<f32> const t{c};
+    fill(t.q.view);
+    fill(t.k.view);
+    fill(t.v.view);
+    imbrex::plan p;
+    ASSERT_OK(imbrex::plan_for(t.queries(), t.kv(), t.out.view, p));
+    ASSERT_TRUE(p.copies(300) && !p.copies(40));
+    three_workers executor;
+    guarded<std::byte> workspace{imbrex::workspace_bytes(p, 3)};
+    imbrex::status s;
+    counted const use = count_heap_use([&] {
+        s = imbrex::attention(p, t.queries(), t.kv(), t.out.view, imbrex::full{}, {.executor = executor, .workspace = workspace});
+    });
+    EXPECT_OK(s);
+    EXPECT_EQ(use.allocations, 0u);
+    EXPECT_EQ(use.frees, 0u);
 }
 
 TEST_F(AttentionMemory, AllocateTakesOneBlockOfTheWorkspacesSizeAndGivesItBack) {

@@ -78,6 +78,12 @@ TYPED_TEST(PlanOf, PiecesOfTheWorkspaceAreApartAlignedAndInsideIt) {
     alignas(64) static std::byte base[64];
     for (index const workers : {1, 2, 7}) {
         workspace_layout const w = workspace_layout::of(p, workers, base);
+        std::byte const* const order = reinterpret_cast<std::byte*>(w.order);
+        std::byte const* const first_item = reinterpret_cast<std::byte*>(w.first_item);
+        EXPECT_GE(order - base, 64);
+        EXPECT_GE(first_item - order, p.shape.batch * static_cast<index>(sizeof(*w.order)));
+        EXPECT_GE(w.slots - first_item, (p.shape.batch + 1) * static_cast<index>(sizeof(*w.first_item)));
+        EXPECT_EQ((first_item - base) % 64, 0);
         index const counter = w.counter - base, slots = w.slots - base, copies = w.copies - base;
         EXPECT_EQ(counter, 0);
         EXPECT_GE(slots, 64);    // the counter has a cache line of its own
@@ -311,6 +317,9 @@ TEST(Plan, HugeProblemsAreCountedOrRefusedWithoutOverflow) {
                                   .q_heads = imbrex::max_length,
                                   .head_dim = imbrex::max_head_dim,
                                   .layout = kv_layout::strided});
+    for (index const workers : {imbrex::max_workers + 1, index{1} << 60, std::numeric_limits<index>::max()}) {
+        EXPECT_EQ(workspace_bytes(longest, workers), workspace_bytes(longest, imbrex::max_workers));
+    }
     EXPECT_GE(longest.copy_bytes, imbrex::max_length * 2 * imbrex::max_head_dim * 4);
     EXPECT_GE(workspace_bytes(longest, imbrex::max_workers),
               static_cast<std::size_t>(longest.copy_bytes + imbrex::max_workers * longest.slot_bytes));

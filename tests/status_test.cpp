@@ -17,7 +17,7 @@ using imbrex::status;
 using imbrex::status_text;
 using imbrex::tensor_role;
 
-constexpr errc last_code = errc::rule_value;
+constexpr errc last_code = errc::sequence_count;
 
 bool contains(std::string_view text, std::string_view piece) {
     return text.find(piece) != std::string_view::npos;
@@ -96,6 +96,12 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::rule_too_short, static_cast<std::int64_t>(rule_operand::slopes), 8, 40}, {"slopes", "8 entries", "needs 40"}},
         {status{errc::rule_axis, 3, 256, 16}, {"256 keys", "16", "1 that serves all"}},
         {status{errc::rule_value, static_cast<std::int64_t>(rule_operand::segment_ids), 3, 17}, {"segment ids", "holds 3", "at 17"}},
+        {status{errc::starts_missing, tensor_role::query}, {"query's sequence starts", "empty", "one entry more"}},
+        {status{errc::starts_order, tensor_role::key, -4, 7}, {"key's sequence starts", "-4 at entry 7", "less than the entry before"}},
+        {status{errc::starts_beyond, tensor_role::key, 130, 128}, {"key's sequences", "token 130", "128 tokens"}},
+        {status{errc::starts_overlap, tensor_role::query}, {"query's sequence starts", "workspace", "their own"}},
+        {status{errc::packed_batch, tensor_role::value, 2}, {"value", "batch 2", "must be 1"}},
+        {status{errc::sequence_count, tensor_role::key, 3, 4}, {"key has 3", "query has 4", "as many"}},
     };
     int expected_code = 1;
     for (sentence_case const& one : cases) {

@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "imbrex/sequences.hpp"
 #include "imbrex/status.hpp"
-#include "imbrex/view.hpp"
 
 namespace imbrex {
 
@@ -31,6 +31,13 @@ struct tensor_facts {
                 alignof(float),
                 {query.batch, query.tokens, query.heads, 1},
                 {v.batch_stride, v.token_stride, v.head_stride, 1}};
+    }
+    static tensor_facts of(std::span<position const> starts) noexcept {
+        return {reinterpret_cast<std::uintptr_t>(starts.data()),
+                sizeof(position),
+                alignof(position),
+                {1, std::ssize(starts), 1, 1},
+                {0, 1, 0, 1}};
     }
 };
 
@@ -143,10 +150,52 @@ inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
     return {};
 }
 
+// Starts must rise from 0 or more to the tensor's tokens at most.
+inline status check_starts(tensor_facts const& t, tensor_role role, sequence_starts const& starts) noexcept {
+    if (!starts) return {};
+    if (t.shape.batch != 1) return {errc::packed_batch, role, t.shape.batch};
+    if (starts->empty()) return {errc::starts_missing, role};
+    if (std::ssize(*starts) - 1 > max_length) return {errc::too_many, role, std::ssize(*starts) - 1, max_length};
+    position before = 0;
+    for (std::size_t i = 0; i < starts->size(); ++i) {
+        position const start = (*starts)[i];
+        if (start < before) return {errc::starts_order, role, start, static_cast<std::int64_t>(i)};
+        before = start;
+    }
+    if (before > t.shape.tokens) return {errc::starts_beyond, role, before, t.shape.tokens};
+    return {};
+}
+
+// As many sequences of keys as of queries, or one that serves all.
+inline status check_sequences(tensor_facts const& q, tensor_facts const& k, tensor_facts const& v,
+                              packing const& packed) noexcept {
+    using enum tensor_role;
+    if (status const s = check_starts(q, query, packed.q); !s) return s;
+    if (status const s = check_starts(k, key, packed.kv); !s) return s;
+    if (packed.kv && v.shape.batch != 1) return {errc::packed_batch, value, v.shape.batch};
+    index const sequences = sequence_side{q.shape, packed.q}.sequences();
+    if (packed.kv) {
+        index const of_keys = sequence_side{k.shape, packed.kv}.sequences();
+        return of_keys == sequences ? status{} : status{errc::sequence_count, key, of_keys, sequences};
+    }
+    if (k.shape.batch != sequences && k.shape.batch != 1) return {errc::batch_mismatch, key, k.shape.batch, sequences};
+    if (v.shape.batch != sequences && v.shape.batch != 1) return {errc::batch_mismatch, value, v.shape.batch, sequences};
+    return {};
+}
+
+// What is written lies apart from the sequence starts, which are read all along.
+inline status check_starts_apart(tensor_facts const& written, packing const& packed) noexcept {
+    using enum tensor_role;
+    if (packed.q && share_memory(written, tensor_facts::of(*packed.q))) return {errc::starts_overlap, query};
+    if (packed.kv && share_memory(written, tensor_facts::of(*packed.kv))) return {errc::starts_overlap, key};
+    return {};
+}
+
 }    // namespace detail
 
 // The workspace must be apart from all tensors of the call.
-inline status check_workspace(std::byte const* data, std::size_t bytes, std::span<tensor_facts const> tensors) noexcept {
+inline status check_workspace(std::byte const* data, std::size_t bytes, std::span<tensor_facts const> tensors,
+                              packing const& packed = {}) noexcept {
     auto const first = reinterpret_cast<std::uintptr_t>(data);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (tensors[i].address == 0) continue;
@@ -154,12 +203,12 @@ inline status check_workspace(std::byte const* data, std::size_t bytes, std::spa
         if (!f.empty() && f.first < first + bytes && first < f.last)
             return {errc::workspace_overlap, static_cast<tensor_role>(i)};
     }
-    return {};
+    return detail::check_starts_apart({first, 1, 1, {1, static_cast<index>(bytes), 1, 1}, {0, 1, 0, 1}}, packed);
 }
 
-// Everything a call over dense tensors can get wrong. row_sums: the log-sum-exp; address 0: not wanted.
+// Everything that a call's tensors can get wrong. row_sums: the log-sum-exp; address 0: not wanted.
 inline status check_call(tensor_facts const& q, tensor_facts const& k, tensor_facts const& v, tensor_facts const& out,
-                         tensor_facts const& row_sums) noexcept {
+                         tensor_facts const& row_sums, packing const& packed = {}) noexcept {
     using enum tensor_role;
     using namespace detail;
     struct {
@@ -172,11 +221,7 @@ inline status check_call(tensor_facts const& q, tensor_facts const& k, tensor_fa
     if (q.shape.head_dim != k.shape.head_dim) return status{errc::head_dim_mismatch, q.shape.head_dim, k.shape.head_dim};
     if (k.shape.heads != v.shape.heads) return status{errc::kv_heads_mismatch, k.shape.heads, v.shape.heads};
     if (k.shape.tokens != v.shape.tokens) return status{errc::kv_tokens_mismatch, k.shape.tokens, v.shape.tokens};
-    for (auto const& t : {tensors[1], tensors[2]}) {
-        if (t.facts.shape.batch != q.shape.batch && t.facts.shape.batch != 1) {
-            return {errc::batch_mismatch, t.role, t.facts.shape.batch, q.shape.batch};
-        }
-    }
+    if (status const s = check_sequences(q, k, v, packed); !s) return s;
     if (q.shape.heads != 0 && (k.shape.heads == 0 || q.shape.heads % k.shape.heads != 0)) {
         return status{errc::heads_not_divisible, q.shape.heads, k.shape.heads};
     }
@@ -192,13 +237,14 @@ inline status check_call(tensor_facts const& q, tensor_facts const& k, tensor_fa
     for (auto const& t : {tensors[0], tensors[1], tensors[2]}) {
         if (share_memory(out, t.facts)) return {errc::output_overlaps_input, t.role};
     }
+    if (status const s = check_starts_apart(out, packed); !s) return s;
     if (row_sums.address == 0) return {};
     if (status const s = check_memory(row_sums, lse); !s) return s;
     if (status const s = check_distinct(row_sums, lse); !s) return s;
     for (auto const& t : tensors) {
         if (share_memory(row_sums, t.facts)) return {errc::lse_overlap, t.role};
     }
-    return {};
+    return check_starts_apart(row_sums, packed);
 }
 
 }    // namespace imbrex

@@ -5,8 +5,8 @@
 //
 // A call runs in waves of two phases, each one executor.run: *prepare* copies kv heads to contiguous scratch where that pays,
 // *attend* computes. Without copies there is one wave, of attend alone. Work items are taken from an atomic counter in the
-// workspace, longest first within a kv head, and each item is computed by one worker in one order: the bits do not depend on
-// the number of threads.
+// workspace, in the order that work_order.hpp tells, and each item is computed by one worker in one order: the bits do not depend
+// on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +28,9 @@ enum class kv_layout {
 
 // The shapes to plan for. Token counts and batch are the most that a call on this plan will have.
 struct problem {
-    index batch = 1;
-    index q_tokens = 0;
-    index kv_tokens = 0;
+    index batch = 1;        // sequences, packed ones too
+    index q_tokens = 0;     // of the longest sequence
+    index kv_tokens = 0;    // likewise
     index q_heads = 1;
     index kv_heads = 1;
     index head_dim = 0;
@@ -56,6 +56,11 @@ struct plan {
     constexpr unit_kind unit(index q_tokens) const noexcept {
         return shape.group() * q_tokens <= narrow_rows ? unit_kind::narrow : unit_kind::wide;
     }
+    // Work items of one kv head with this many queries: the narrow unit takes all its rows at once.
+    constexpr index row_tiles(index q_tokens) const noexcept {
+        index const rows = shape.group() * q_tokens;
+        return rows <= narrow_rows ? std::min<index>(1, rows) : (rows + wide_tiles.q_rows - 1) / wide_tiles.q_rows;
+    }
     // Whether calls with this many query tokens copy kv heads whose tokens lie far apart.
     constexpr bool copies(index q_tokens) const noexcept {
         return copy_bytes > 0 && shape.group() * q_tokens >= tune::copy_from_row_tiles * wide_tiles.q_rows;
@@ -69,6 +74,8 @@ struct plan {
 // Where one call finds its scratch. The same walk counts the bytes and hands them out.
 struct workspace_layout {
     std::byte* counter = nullptr;    // of work items taken
+    position* order = nullptr;       // the sequences, in the order in which they are taken
+    index* first_item = nullptr;     // of each in that order, and the end of the last one's
     std::byte* slots = nullptr;      // one per worker
     std::byte* copies = nullptr;     // of heads_per_wave kv heads
     std::size_t bytes = 0;
@@ -77,6 +84,8 @@ struct workspace_layout {
         workspace_layout w;
         arena memory{base};
         w.counter = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
+        w.order = memory.take<position>(p.shape.batch);
+        w.first_item = memory.take<index>(p.shape.batch + 1);
         w.slots = memory.take<std::byte>(workers * p.slot_bytes);
         w.copies = memory.take<std::byte>(p.copy_bytes > 0 ? p.heads_per_wave(workers) * p.copy_bytes : 0);
         w.bytes = memory.used();
@@ -84,9 +93,10 @@ struct workspace_layout {
     }
 };
 
-// Bytes of workspace that a call on this plan needs when its executor has this many workers; any alignment will do.
+// Bytes of workspace that a call on this plan needs when its executor has this many workers (1 to max_workers); any
+// alignment will do.
 inline std::size_t workspace_bytes(plan const& p, index workers = 1) noexcept {
-    return workspace_layout::of(p, std::max<index>(1, workers), nullptr).bytes + cache_line_bytes - 1;
+    return workspace_layout::of(p, std::clamp<index>(workers, 1, max_workers), nullptr).bytes + cache_line_bytes - 1;
 }
 
 // Which path calls with this many query tokens take, e.g. "wide unit, f32 x f32 x f32 -> f32, avx512, tiles of 64 x 128".

@@ -43,6 +43,12 @@ enum class errc : std::int32_t {
     rule_too_short,
     rule_axis,
     rule_value,
+    starts_missing,
+    starts_order,
+    starts_beyond,
+    starts_overlap,
+    packed_batch,
+    sequence_count,
 };
 
 // The operand of a rule that an error speaks of.
@@ -220,6 +226,25 @@ inline status_text status::message() const noexcept {
         case errc::rule_value:
             return t << "imbrex: the rule's " << operand_name(a) << " holds " << b << " at " << c
                      << ", which is out of range or out of order; see the rule's header for what it may hold";
+        case errc::starts_missing:
+            return t << "imbrex: " << role_name(a)
+                     << "'s sequence starts are empty; pass one entry more than there are sequences";
+        case errc::starts_order:
+            return t << "imbrex: " << role_name(a) << "'s sequence starts hold " << b << " at entry " << c
+                     << ", which is negative or less than the entry before; they must not fall";
+        case errc::starts_beyond:
+            return t << "imbrex: " << role_name(a) << "'s sequences end at token " << b << " but it has " << c
+                     << " tokens; the last sequence start is the end of the last sequence";
+        case errc::starts_overlap:
+            return t
+                   << "imbrex: " << role_name(a)
+                   << "'s sequence starts share memory with the output, the lse or the workspace; give them memory of their own";
+        case errc::packed_batch:
+            return t << "imbrex: " << role_name(a) << " has batch " << b
+                     << " but is packed; it must be 1, with all sequences along the tokens";
+        case errc::sequence_count:
+            return t << "imbrex: " << role_name(a) << " has " << b << " packed sequences but the query has " << c
+                     << "; they must be as many";
     }
     return t << "imbrex: unknown error";
 }

@@ -1,6 +1,8 @@
 // Views over the caller's memory. They own nothing, and they know nothing of the instruction set.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <type_traits>
 
 #include "imbrex/config.hpp"
@@ -58,6 +60,21 @@ constexpr tensor_view<T> bhsd(T* data, shape4 shape) noexcept {
     index const head = shape.tokens * shape.head_dim;
     return {data, shape, {shape.heads * head, shape.head_dim, head, 1}};
 }
+
+// Where packed sequences start (cu_seqlens): sequence s has the tokens [starts[s], starts[s + 1]). None: tokens are not packed.
+using sequence_starts = std::optional<std::span<position const>>;
+
+// Queries of sequences packed one after another: tokens (1, total tokens, heads, head_dim), and one start more than there are
+// sequences. Sequences may be empty; tokens before the first and after the last are no queries. The output and the log-sum-exp
+// are packed in the same way.
+template <class T>
+struct packed_queries {
+    tensor_view<T const> tokens;
+    std::span<position const> starts;
+};
+
+template <class T>
+packed_queries(tensor_view<T>, std::span<position const>) -> packed_queries<std::remove_const_t<T>>;
 
 // One number per query row, e.g. its log-sum-exp. Strides in elements; a null `data` means "not wanted".
 template <class T>

@@ -3,9 +3,11 @@
 
 #include "imbrex/imbrex.hpp"
 
-#define IMBREX_TEST_KERNEL(How, Rule, Q, K, V, O)                                                                                     \
-    How template imbrex::status imbrex::attention(imbrex::plan const&, imbrex::tensor_view<Q>, imbrex::dense_kv<K, V> const&,         \
-                                                  imbrex::tensor_view<O>, Rule const&, imbrex::options const&);
+// Of calls without an observer, be they dense or packed.
+#define IMBREX_TEST_KERNEL(How, Rule, ...)                                                                                       \
+    How template imbrex::status imbrex::call_detail::checked_call(                                                               \
+        imbrex::plan const&, imbrex::call_detail::operands<imbrex::precision<__VA_ARGS__>> const&, Rule const&, imbrex::options const&, \
+        imbrex::no_observer&);
 #define IMBREX_TEST_KERNELS(How, Q, K, V, O)               \
     IMBREX_TEST_KERNEL(How, imbrex::full, Q, K, V, O)      \
     IMBREX_TEST_KERNEL(How, imbrex::causal, Q, K, V, O)

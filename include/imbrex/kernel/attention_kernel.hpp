@@ -2,26 +2,33 @@
 // FlashAttention-2's order (Dao 2023, arXiv:2307.08691, Alg. 1): o is normalised once, at the end.
 #pragma once
 
+#include "imbrex/observer.hpp"
 #include "imbrex/units/unit.hpp"
 
 IMBREX_ISA_BEGIN
 
-template <attention_unit Unit, class Head, score_rule Rule>
+template <attention_unit Unit, class Head, score_rule Rule, tile_observer Observer>
 void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rule const& rule, head_context const& ctx,
-            index kv_cols) noexcept {
+            index kv_cols, Observer& observer) noexcept {
     unit.begin(rows);    // q packed; m, l, o reset
+    [[maybe_unused]] tile_counts counts;
     kv_range const seen_by_any = kv_bounds_of(rule, ctx, unit.q_first(), unit.q_last());
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);
         tile_window const w{unit.q_first(), unit.q_last(), static_cast<position>(j), static_cast<position>(end)};
         coverage const seen = classify_of(rule, ctx, w);
         if (seen == coverage::none) continue;
+        if constexpr (observes<Observer>) ++(seen == coverage::full ? counts.full : counts.partial);
         auto const tile = kv.tile(j, end);
         unit.score(tile, w, seen);    // s = q kT, masked; next m
         unit.absorb();                // p = e^(scale (s - m)); l
         unit.accumulate(tile);        // o = e^(scale (m_old - m)) o + p v
     }
     unit.finish(rows);    // o / l, log-sum-exp
+    if constexpr (observes<Observer>) {
+        counts.skipped = (ctx.kv_len + kv_cols - 1) / kv_cols - counts.full - counts.partial;
+        observer.item(counts);
+    }
 }
 
 IMBREX_ISA_END

@@ -1,0 +1,226 @@
+// One checked call: the work items of a plan, taken from an atomic counter by the executor's workers. Dense tensors and packed
+// ones go the same way; a dense batch is sequences of equal length.
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <optional>
+
+#include "imbrex/executor.hpp"
+#include "imbrex/kernel/attention_kernel.hpp"
+#include "imbrex/kv/dense.hpp"
+#include "imbrex/work_order.hpp"
+
+namespace imbrex {
+
+// What a call may be told besides its tensors.
+struct options {
+    std::optional<double> scale{};    // of q kT; default 1 / sqrt(head_dim)
+    row_stats_view<float> lse{};      // receives log(sum(exp(scale q kT))) per row, natural; default: not wanted
+    executor_ref executor{};          // default: the caller's thread
+    workspace_ref workspace{};        // workspace_bytes() of the caller's, or allocate{}
+};
+
+}    // namespace imbrex
+
+IMBREX_ISA_BEGIN
+
+namespace call_detail {
+
+// A view's data as the library's storage type of the same bits (e.g. _Float16 as f16).
+template <class T>
+auto storage_view(tensor_view<T> v) noexcept {
+    using S = storage_of<std::remove_const_t<T>>;
+    using C = std::conditional_t<std::is_const_v<T>, S const, S>;
+    return tensor_view<C>{reinterpret_cast<C*>(v.data), v.shape, v.strides};
+}
+
+inline bool lies_apart(shape4 const& shape, strides4 const& strides, index element_bytes) noexcept {
+    constexpr index near_bytes = 1024;    // rows closer than this share pages, and their sets do not collide
+    return shape.tokens > 1 && strides.token > shape.head_dim && strides.token * element_bytes >= near_bytes;
+}
+
+// The tensors of a call in the library's own storage types.
+template <precision_policy P>
+struct operands {
+    tensor_view<typename P::query const> q;
+    tensor_view<typename P::key const> k;
+    tensor_view<typename P::value const> v;
+    tensor_view<typename P::output> out;
+    packing packed{};
+
+    bool kv_lies_apart() const noexcept {
+        return lies_apart(k.shape, k.strides, sizeof(typename P::key)) ||
+               lies_apart(v.shape, v.strides, sizeof(typename P::value));
+    }
+};
+
+// A checked call, ready to run.
+template <precision_policy P, score_rule Rule, tile_observer Observer>
+class attention_call {
+public:
+    using T = typename P::score;
+
+    attention_call(plan const& p, operands<P> const& x, Rule const& rule, options const& o, Observer& observer, index workers,
+                   std::byte* memory) noexcept
+        : plan_{p},
+          x_{x},
+          lse_{o.lse},
+          rule_{rule},
+          executor_{o.executor},
+          observer_{observer},
+          scale_{o.scale.value_or(1.0 / std::sqrt(static_cast<double>(x.q.shape.head_dim))),
+                 changes_scores<Rule> ? scale_applies::to_products : scale_applies::to_differences},
+          workers_{workers},
+          memory_{workspace_layout::of(p, workers, align_up(memory))},
+          q_{x.q.shape, x.packed.q},
+          kv_{x.k.shape, x.packed.kv},
+          order_{p, q_, kv_, x.kv_lies_apart() ? work_order::copying::as_planned : work_order::copying::none, memory_} {}
+
+    void run() const {
+        index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
+        for (index first = 0; first < order_.heads();) {
+            index const count = std::min(wave, copied - first), end = first + count == copied ? order_.heads() : first + count;
+            if (count > 0) {
+                index const parts = (longest_kv(first, count) + copy_rows - 1) / copy_rows;
+                share_out(count * parts, [&](index i, index) { prepare(first, first + i / parts, i % parts * copy_rows); });
+            }
+            index const first_item = order_.first_item(first);
+            share_out(order_.first_item(end) - first_item,
+                      [&](index i, index slot) { attend_item(first, order_.item(first_item + i), slot); });
+            first = end;
+        }
+    }
+
+private:
+    using Q = typename P::query;
+    using K = typename P::key;
+    using V = typename P::value;
+    using O = typename P::output;
+    static constexpr index copy_rows = 256;    // per work item of the prepare phase
+
+    static std::byte* align_up(std::byte* p) noexcept {
+        auto const address = reinterpret_cast<std::uintptr_t>(p);
+        return p + (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
+    }
+
+    // Runs body(item, slot) for every item, each once. Any number of tasks, even one alone, finishes them all.
+    template <class F>
+    void share_out(index items, F&& body) const {
+        if (items == 0) return;
+        auto* const next = new (memory_.counter) std::atomic<index>{0};
+        auto task = [&](index slot) {
+            for (index i; (i = next->fetch_add(1, std::memory_order_relaxed)) < items;) body(i, slot);
+        };
+        executor_.run(std::min(workers_, items), task);
+    }
+
+    dense_head<K, V> head_at(placed_head const& at) const noexcept {
+        token_run const tokens = kv_.of(at.sequence);
+        if (tokens.count == 0) return {};
+        return {rows_at(x_.k, at, tokens.first), rows_at(x_.v, at, tokens.first)};
+    }
+    template <class E>
+    static rows<E> rows_at(tensor_view<E const> const& t, placed_head const& at, index first) noexcept {
+        index const h = t.shape.heads == 1 ? 0 : at.kv_head;    // strides of axes of size 1 are ignored
+        return {t.row(batch_entry(t.shape, at.sequence), first, h), t.shape.tokens == 1 ? 0 : t.strides.token};
+    }
+
+    // The copies of a wave lie in slots as long as the plan's longest sequence.
+    dense_head<T, T> copy_at(index in_wave, index tokens) const noexcept {
+        auto* const keys = reinterpret_cast<T*>(memory_.copies + in_wave * plan_.copy_bytes);
+        index const stride = copied_stride<T>(x_.k.shape.head_dim);
+        return {{keys, stride}, {keys + tokens * stride, copied_stride<T>(x_.v.shape.head_dim)}};
+    }
+
+    index longest_kv(index first, index heads) const noexcept {
+        index most = 0;
+        for (index i = first; i < first + heads; ++i) most = std::max(most, kv_.of(order_.head(i).sequence).count);
+        return most;
+    }
+
+    // Copies some rows of a kv head; none where its sequence is shorter.
+    void prepare(index wave, index place, index row) const noexcept {
+        auto const head = order_.head(place);
+        index const tokens = kv_.of(head.sequence).count;
+        if (row >= tokens) return;
+        auto const from = head_at(head);
+        auto const to = copy_at(place - wave, tokens);
+        index const count = std::min(copy_rows, tokens - row);
+        widen_rows<T>(from.keys.from(row), count, x_.k.shape.head_dim, const_cast<T*>(to.keys.row(row)), to.keys.stride);
+        widen_rows<T>(from.values.from(row), count, x_.v.shape.head_dim, const_cast<T*>(to.values.row(row)), to.values.stride);
+    }
+
+    void attend_item(index wave, work_item const& item, index slot) const noexcept {
+        placed_head const& at = item.head;
+        index const group = plan_.shape.group(), q_tokens = q_.of(at.sequence).count, kv_tokens = kv_.of(at.sequence).count;
+        head_context const ctx{at.sequence, static_cast<position>(q_tokens), static_cast<position>(kv_tokens),
+                               static_cast<position>(at.kv_head * group), static_cast<position>(group)};
+        auto const rows = rows_of(item);
+        arena scratch{memory_.slots + slot * plan_.slot_bytes};
+        if (plan_.unit(q_tokens) == unit_kind::narrow) {
+            auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
+            attend_narrow<1>(rows, at, ctx, x);
+            return;
+        }
+        index const head_dim = x_.q.shape.head_dim, head_dim_v = x_.v.shape.head_dim, kv_cols = plan_.wide_tiles.kv_cols;
+        auto const x = wide_slot<P>::lay_out(scratch, plan_.shape, plan_.wide_tiles);
+        wide_unit<P, Rule> unit{x.unit, rule_, ctx, head_dim, head_dim_v, scale_};
+        if (at.place < order_.copied_heads()) {
+            imbrex::attend(unit, rows, copy_at(at.place - wave, kv_tokens), rule_, ctx, kv_cols, observer_);
+        } else {
+            widened<T, dense_head<K, V>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
+            imbrex::attend(unit, rows, kv, rule_, ctx, kv_cols, observer_);
+        }
+    }
+
+    // The narrow unit with the fewest rows that hold these.
+    template <int R>
+    void attend_narrow(row_block<Q, O> const& rows, placed_head const& at, head_context const& ctx,
+                       narrow_scratch<T> const& x) const noexcept {
+        if constexpr (R < narrow_rows_limit<P>()) {
+            if (rows.count > R) return attend_narrow<2 * R>(rows, at, ctx, x);
+        }
+        narrow_unit<P, Rule, R> unit{x, rule_, ctx, x_.q.shape.head_dim, x_.v.shape.head_dim, scale_};
+        imbrex::attend(unit, rows, head_at(at), rule_, ctx, plan_.narrow_kv_cols, observer_);
+    }
+
+    row_block<Q, O> rows_of(work_item const& item) const noexcept {
+        token_run const tokens = q_.of(item.head.sequence);
+        index const batch = batch_entry(x_.q.shape, item.head.sequence), group = plan_.shape.group();
+        index const head = item.head.kv_head * group, count = group * tokens.count;
+        row_block<Q, O> r;
+        r.q = x_.q.row(batch, tokens.first, head);
+        r.q_token = x_.q.strides.token;
+        r.q_head = x_.q.strides.head;
+        r.out = x_.out.row(batch, tokens.first, head);
+        r.out_token = x_.out.strides.token;
+        r.out_head = x_.out.strides.head;
+        if (lse_.data != nullptr) r.lse = lse_.at(batch, head, tokens.first);
+        r.lse_token = lse_.token_stride;
+        r.lse_head = lse_.head_stride;
+        r.group = group;
+        index const at_once = plan_.unit(tokens.count) == unit_kind::narrow ? count : plan_.wide_tiles.q_rows;
+        r.first = item.row_tile * at_once;
+        r.count = std::min(at_once, count - r.first);
+        return r;
+    }
+
+    plan const& plan_;
+    operands<P> const& x_;
+    row_stats_view<float> lse_;
+    Rule const& rule_;
+    executor_ref executor_;
+    Observer& observer_;
+    score_scale<T> scale_;
+    index workers_;
+    workspace_layout memory_;
+    sequence_side q_, kv_;
+    work_order order_;
+};
+
+}    // namespace call_detail
+
+IMBREX_ISA_END

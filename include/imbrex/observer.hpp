@@ -1,0 +1,61 @@
+// What a call did with its tiles, for callers who ask. Nothing is counted for those who do not.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <type_traits>
+
+#include "imbrex/config.hpp"
+
+namespace imbrex {
+
+// The key tiles of one work item (a tile of query rows on one kv head). All of them together: ceil(keys / kv_cols).
+struct tile_counts {
+    index skipped = 0;    // outside the rule's kv_bounds, or classified `none`: never touched
+    index full = 0;       // computed, without asking the mask for each score
+    index partial = 0;    // computed, with the mask
+    friend constexpr bool operator==(tile_counts const&, tile_counts const&) = default;
+};
+
+// item(counts) is called once per work item, from the worker that did it: by several threads at once. It must not throw.
+template <class O>
+concept tile_observer = requires(O& o, tile_counts const& counts) {
+    o.item(counts);
+};
+
+// The default.
+struct no_observer {
+    static constexpr void item(tile_counts const&) noexcept {}
+};
+
+template <class O>
+inline constexpr bool observes = !std::same_as<std::remove_cvref_t<O>, no_observer>;
+
+// Adds up the tiles of any number of calls, and of threads.
+//
+//     tile_counters counters;
+//     attention(q, kv, out, causal{align::top_left}, options, counters);
+//     counters.total().skipped;
+class tile_counters {
+public:
+    void item(tile_counts const& counts) noexcept {
+        skipped_.fetch_add(counts.skipped, std::memory_order_relaxed);
+        full_.fetch_add(counts.full, std::memory_order_relaxed);
+        partial_.fetch_add(counts.partial, std::memory_order_relaxed);
+    }
+    // Of the calls that have returned.
+    tile_counts total() const noexcept {
+        return {skipped_.load(std::memory_order_relaxed), full_.load(std::memory_order_relaxed),
+                partial_.load(std::memory_order_relaxed)};
+    }
+    void reset() noexcept {
+        skipped_.store(0, std::memory_order_relaxed);
+        full_.store(0, std::memory_order_relaxed);
+        partial_.store(0, std::memory_order_relaxed);
+    }
+
+private:
+    std::atomic<index> skipped_{0}, full_{0}, partial_{0};
+};
+
+}    // namespace imbrex

@@ -1,0 +1,52 @@
+// Which tokens of a tensor are one sequence's: those of one entry of the batch axis, or a run of packed tokens.
+#pragma once
+
+#include <algorithm>
+
+#include "imbrex/view.hpp"
+
+namespace imbrex {
+
+// A sequence's entry of the batch axis. A batch of 1 serves every sequence, and packed tokens have no other.
+constexpr index batch_entry(shape4 const& shape, index sequence) noexcept { return shape.batch == 1 ? 0 : sequence; }
+
+// How the two sides of a call are packed; each may be without the other.
+struct packing {
+    sequence_starts q{};
+    sequence_starts kv{};
+};
+
+// The tokens [first, first + count) of one sequence: of its entry of the batch axis, or of all packed tokens.
+struct token_run {
+    index first = 0;
+    index count = 0;
+};
+
+// The sequences of one side of a call.
+class sequence_side {
+public:
+    constexpr sequence_side() noexcept = default;
+    constexpr sequence_side(shape4 const& shape, sequence_starts const& starts) noexcept
+        : starts_{starts ? starts->data() : nullptr},
+          sequences_{starts ? std::ssize(*starts) - 1 : shape.batch},
+          tokens_{shape.tokens} {}
+
+    constexpr index sequences() const noexcept { return sequences_; }
+    constexpr token_run of(index sequence) const noexcept {
+        if (starts_ != nullptr) return {starts_[sequence], index{starts_[sequence + 1]} - starts_[sequence]};
+        return {0, tokens_};
+    }
+    constexpr index longest() const noexcept {
+        if (starts_ == nullptr) return tokens_;
+        index most = 0;
+        for (index s = 0; s < sequences_; ++s) most = std::max(most, of(s).count);
+        return most;
+    }
+
+private:
+    position const* starts_ = nullptr;    // null: not packed
+    index sequences_ = 0;
+    index tokens_ = 0;
+};
+
+}    // namespace imbrex

@@ -1,0 +1,80 @@
+// The order of one call's work: sequences of any lengths, their kv heads, and the row tiles of each, numbered from 0.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "imbrex/plan.hpp"
+#include "imbrex/sequences.hpp"
+
+namespace imbrex {
+
+// One kv head of one sequence: the `place`-th of the call.
+struct placed_head {
+    index place = 0;
+    index sequence = 0;
+    index kv_head = 0;
+};
+
+// A tile of query rows on it.
+struct work_item {
+    placed_head head;
+    index row_tile = 0;
+};
+
+// Decision: sequences from the largest to the smallest (queries x keys), the kv heads of a sequence one after another, each with
+// its longest row tiles first. The last items are then short ones, which balances as well as sorting all items would, K and V of
+// a head stay in cache, and an item is found from its number by a binary search over the sequences. Where kv heads are copied,
+// the sequences that copy come first, so that all others share one last wave. Equal sequences are in order as they stand.
+class work_order {
+public:
+    // Which sequences of strided keys or values copy their kv heads: as the plan says, or none.
+    enum class copying { as_planned, none };
+
+    // Writes to memory.order and memory.first_item, which hold the plan's batch.
+    work_order(plan const& p, sequence_side const& q, sequence_side const& kv, copying c, workspace_layout const& memory) noexcept
+        : order_{memory.order}, first_item_{memory.first_item}, sequences_{q.sequences()}, kv_heads_{p.shape.kv_heads} {
+        auto const copies = [&](index s) { return c == copying::as_planned && p.copies(q.of(s).count); };
+        auto const goes_first = [&](position a, position b) {
+            if (copies(a) != copies(b)) return copies(a);
+            index const of_a = q.of(a).count * kv.of(a).count, of_b = q.of(b).count * kv.of(b).count;
+            return of_a == of_b ? a < b : of_a > of_b;
+        };
+        std::iota(order_, order_ + sequences_, 0);
+        if (!std::is_sorted(order_, order_ + sequences_, goes_first)) std::sort(order_, order_ + sequences_, goes_first);
+        first_item_[0] = 0;
+        for (index i = 0; i < sequences_; ++i) {
+            first_item_[i + 1] = first_item_[i] + kv_heads_ * p.row_tiles(q.of(order_[i]).count);
+            if (copies(order_[i])) copied_heads_ = (i + 1) * kv_heads_;
+        }
+    }
+
+    index heads() const noexcept { return sequences_ * kv_heads_; }
+    index copied_heads() const noexcept { return copied_heads_; }    // the first so many are copied
+
+    placed_head head(index place) const noexcept { return {place, order_[place / kv_heads_], place % kv_heads_}; }
+
+    // The number of the first item of a head, or of the end.
+    index first_item(index place) const noexcept {
+        if (place == heads()) return first_item_[sequences_];
+        index const i = place / kv_heads_;
+        return first_item_[i] + place % kv_heads_ * tiles_of(i);
+    }
+
+    work_item item(index number) const noexcept {
+        index const i = std::upper_bound(first_item_ + 1, first_item_ + sequences_, number) - (first_item_ + 1);
+        index const tiles = tiles_of(i), within = number - first_item_[i], kv_head = within / tiles;
+        return {{i * kv_heads_ + kv_head, order_[i], kv_head}, (kv_head + 1) * tiles - 1 - within};
+    }
+
+private:
+    index tiles_of(index i) const noexcept { return (first_item_[i + 1] - first_item_[i]) / kv_heads_; }
+
+    position* order_;      // sequences_
+    index* first_item_;    // sequences_ + 1
+    index sequences_;
+    index kv_heads_;
+    index copied_heads_ = 0;
+};
+
+}    // namespace imbrex
