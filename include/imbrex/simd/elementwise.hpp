@@ -53,8 +53,10 @@ struct lane_array {
 };
 
 // f(a, b, c) of numbers, or lane by lane as soon as one of them is lanes. f takes integers and returns bool, for a mask, ...
+// Decision: never inlined. A unit asks in 16 places of each of its blocks; with the loop in all of them g++ 12 took minutes for a
+// mask tensor, and the call costs little beside 16 evaluations of f.
 template <class F, class A, class B, class C>
-IMBREX_ALWAYS_INLINE auto lanewise_mask(F const& f, A const& a, B const& b, C const& c) noexcept {
+IMBREX_NOINLINE auto lanewise_mask(F const& f, A const& a, B const& b, C const& c) noexcept {
     if constexpr (!is_lanes<A> && !is_lanes<B> && !is_lanes<C>) {
         return static_cast<bool>(f(a, b, c));
     } else {
@@ -70,7 +72,7 @@ IMBREX_ALWAYS_INLINE auto lanewise_mask(F const& f, A const& a, B const& b, C co
 
 // ... or a float, for scores of type S.
 template <class S, class F, class A, class B, class C>
-IMBREX_ALWAYS_INLINE S lanewise_score(F const& f, A const& a, B const& b, C const& c) noexcept {
+IMBREX_NOINLINE S lanewise_score(F const& f, A const& a, B const& b, C const& c) noexcept {
     if constexpr (!is_lanes<S>) {
         return static_cast<S>(f(a, b, c));
     } else if constexpr (!is_lanes<A> && !is_lanes<B> && !is_lanes<C>) {
