@@ -1,7 +1,6 @@
 // The definitions of dynamic_run.hpp, compiled once a precision in dynamic_*.cpp.
 #pragma once
 
-#include <random>
 #include <sstream>
 #include <vector>
 
@@ -79,38 +78,6 @@ plain_row<S> plain_attention(dynamic_case const& c, call_tensors<P> const& t, in
     for (S& x : row.out) x /= sum;
     row.lse = highest + std::log(sum);
     return row;
-}
-
-// N(0, 1) but for NaN in the keys and values that nobody sees.
-template <class P>
-void fill_case(dynamic_case const& c, dynamic_call const& rule, call_tensors<P> const& t) {
-    std::mt19937 engine{static_cast<std::uint32_t>(c.seed)};
-    std::normal_distribution<float> normal;
-    auto const fill = [&]<class T>(tensor_view<T> view) {
-        for_each_row(view, [&](index, index, index, T* row) {
-            for (index d = 0; d < view.shape.head_dim; ++d) row[d] = imbrex::round_to<T>(normal(engine));
-        });
-    };
-    fill(t.q.view);
-    fill(t.k.view);
-    fill(t.v.view);
-    index const group = c.q_heads / c.kv_heads;
-    auto const seen_by = [&](index b, index j, index kv_head) {
-        for (index h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-            if (rule.kept.count(b, h, 0, c.q_tokens, j, j + 1) == 0) continue;
-            for (index i = 0; i < c.q_tokens; ++i) {
-                if (rule.kept.count(b, h, i, i + 1, j, j + 1) + rule.unhidden.count(b, h, i, i + 1, j, j + 1) == 2) return true;
-            }
-        }
-        return false;
-    };
-    for_each_row(t.k.view, [&](index b, index j, index kv_head, auto* key) {
-        bool seen = seen_by(b, j, kv_head);
-        for (index other = 0; other < c.batch && c.one_kv != 0; ++other) seen = seen || seen_by(other, j, kv_head);
-        if (seen) return;
-        std::fill_n(key, c.head_dim, imbrex::round_to<typename P::key>(std::numeric_limits<float>::quiet_NaN()));
-        std::fill_n(t.v.view.row(b, j, kv_head), c.head_dim_v, imbrex::round_to<typename P::value>(std::numeric_limits<float>::quiet_NaN()));
-    });
 }
 
 template <class P>
