@@ -186,7 +186,7 @@ inline double lse_error(double ours, double right) {
 
 template <class Q, class K, class V, class O>
 void measure(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, tensor_view<O> out, imbrex::row_stats_view<float> lse_of,
-             visibility const& sees, double scale, largest_errors& e) {
+             visibility const& sees, double scale, largest_errors& e, score_effects const& effects = {}) {
     using S = typename imbrex::precision<Q, K, V, O>::score;
     using wide = std::conditional_t<std::is_same_v<S, double>, long double, double>;
     auto const exact = naive_attention<wide>(q, k, v, scale, sees, effects);
