@@ -73,6 +73,7 @@ public:
           observer_{observer},
           scale_{o.scale.value_or(1.0 / std::sqrt(static_cast<double>(x.q.shape.head_dim))),
                  changes_scores<Rule> ? scale_applies::to_products : scale_applies::to_differences},
+          group_{p.shape.group()},
           workers_{workers},
           memory_{workspace_layout::of(p, workers, align_up(memory))},
           q_{x.q.shape, x.packed.q},
@@ -155,12 +156,12 @@ private:
 
     void attend_item(index wave, work_item const& item, index slot) const noexcept {
         placed_head const& at = item.head;
-        index const group = plan_.shape.group(), q_tokens = q_.of(at.sequence).count, kv_tokens = kv_.of(at.sequence).count;
+        index const q_tokens = q_.of(at.sequence).count, kv_tokens = kv_.of(at.sequence).count;
         head_context const ctx{at.sequence, static_cast<position>(q_tokens), static_cast<position>(kv_tokens),
-                               static_cast<position>(at.kv_head * group), static_cast<position>(group)};
+                               static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
         auto const rows = rows_of(item);
         arena scratch{memory_.slots + slot * plan_.slot_bytes};
-        if (plan_.unit(q_tokens) == unit_kind::narrow) {
+        if (plan_.unit_of_rows(group_ * q_tokens) == unit_kind::narrow) {
             auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
             attend_narrow<1>(rows, at, ctx, x);
             return;
@@ -189,8 +190,8 @@ private:
 
     row_block<Q, O> rows_of(work_item const& item) const noexcept {
         token_run const tokens = q_.of(item.head.sequence);
-        index const batch = batch_entry(x_.q.shape, item.head.sequence), group = plan_.shape.group();
-        index const head = item.head.kv_head * group, count = group * tokens.count;
+        index const batch = batch_entry(x_.q.shape, item.head.sequence);
+        index const head = item.head.kv_head * group_, count = group_ * tokens.count;
         row_block<Q, O> r;
         r.q = x_.q.row(batch, tokens.first, head);
         r.q_token = x_.q.strides.token;
@@ -201,8 +202,8 @@ private:
         if (lse_.data != nullptr) r.lse = lse_.at(batch, head, tokens.first);
         r.lse_token = lse_.token_stride;
         r.lse_head = lse_.head_stride;
-        r.group = group;
-        index const at_once = plan_.unit(tokens.count) == unit_kind::narrow ? count : plan_.wide_tiles.q_rows;
+        r.group = group_;
+        index const at_once = plan_.unit_of_rows(count) == unit_kind::narrow ? count : plan_.wide_tiles.q_rows;
         r.first = item.row_tile * at_once;
         r.count = std::min(at_once, count - r.first);
         return r;
@@ -215,6 +216,7 @@ private:
     executor_ref executor_;
     Observer& observer_;
     score_scale<T> scale_;
+    index group_;    // query heads to a kv head
     index workers_;
     workspace_layout memory_;
     sequence_side q_, kv_;

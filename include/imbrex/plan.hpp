@@ -53,13 +53,16 @@ struct plan {
     std::string_view isa{};
 
     constexpr bool made() const noexcept { return slot_bytes > 0; }
-    constexpr unit_kind unit(index q_tokens) const noexcept {
-        return shape.group() * q_tokens <= narrow_rows ? unit_kind::narrow : unit_kind::wide;
+    // Of so many rows of a kv head, query heads and tokens together.
+    constexpr unit_kind unit_of_rows(index rows) const noexcept {
+        return rows <= narrow_rows ? unit_kind::narrow : unit_kind::wide;
     }
+    constexpr unit_kind unit(index q_tokens) const noexcept { return unit_of_rows(shape.group() * q_tokens); }
     // Work items of one kv head with this many queries: the narrow unit takes all its rows at once.
     constexpr index row_tiles(index q_tokens) const noexcept {
         index const rows = shape.group() * q_tokens;
-        return rows <= narrow_rows ? std::min<index>(1, rows) : (rows + wide_tiles.q_rows - 1) / wide_tiles.q_rows;
+        return unit_of_rows(rows) == unit_kind::narrow ? std::min<index>(1, rows)
+                                                       : (rows + wide_tiles.q_rows - 1) / wide_tiles.q_rows;
     }
     // Whether calls with this many query tokens copy kv heads whose tokens lie far apart.
     constexpr bool copies(index q_tokens) const noexcept {

@@ -32,6 +32,7 @@ public:
           tokens_{shape.tokens} {}
 
     constexpr index sequences() const noexcept { return sequences_; }
+    constexpr bool packed() const noexcept { return starts_ != nullptr; }
     constexpr token_run of(index sequence) const noexcept {
         if (starts_ != nullptr) return {starts_[sequence], index{starts_[sequence + 1]} - starts_[sequence]};
         return {0, tokens_};

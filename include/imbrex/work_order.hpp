@@ -41,12 +41,16 @@ public:
             return of_a == of_b ? a < b : of_a > of_b;
         };
         std::iota(order_, order_ + sequences_, 0);
-        if (!std::is_sorted(order_, order_ + sequences_, goes_first)) std::sort(order_, order_ + sequences_, goes_first);
+        bool const equal = !q.packed() && !kv.packed();
+        if (!equal && !std::is_sorted(order_, order_ + sequences_, goes_first))
+            std::sort(order_, order_ + sequences_, goes_first);
         first_item_[0] = 0;
+        index queries = 0, items = 0;    // of the sequence before
         for (index i = 0; i < sequences_; ++i) {
-            first_item_[i + 1] = first_item_[i] + kv_heads_ * p.row_tiles(q.of(order_[i]).count);
-            if (copies(order_[i])) copied_heads_ = (i + 1) * kv_heads_;
+            if (index const n = q.of(order_[i]).count; n != queries) queries = n, items = kv_heads_ * p.row_tiles(n);
+            first_item_[i + 1] = first_item_[i] + items;
         }
+        while (copied_heads_ < heads() && copies(order_[copied_heads_ / kv_heads_])) copied_heads_ += kv_heads_;
     }
 
     index heads() const noexcept { return sequences_ * kv_heads_; }
