@@ -45,7 +45,7 @@ tensor_view<Q const> tokens_of(packed_queries<Q> const& q) noexcept {
 
 // Of queries, or of keys and values.
 template <class Side>
-sequence_starts starts_of(Side const& side) noexcept {
+packed_starts starts_of(Side const& side) noexcept {
     if constexpr (requires { side.starts; }) {
         return side.starts;
     } else {

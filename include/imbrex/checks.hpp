@@ -151,7 +151,7 @@ inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
 }
 
 // Starts must rise from 0 or more to the tensor's tokens at most.
-inline status check_starts(tensor_facts const& t, tensor_role role, sequence_starts const& starts) noexcept {
+inline status check_starts(tensor_facts const& t, tensor_role role, packed_starts const& starts) noexcept {
     if (!starts) return {};
     if (t.shape.batch != 1) return {errc::packed_batch, role, t.shape.batch};
     if (starts->empty()) return {errc::starts_missing, role};

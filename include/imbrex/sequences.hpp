@@ -12,8 +12,8 @@ constexpr index batch_entry(shape4 const& shape, index sequence) noexcept { retu
 
 // How the two sides of a call are packed; each may be without the other.
 struct packing {
-    sequence_starts q{};
-    sequence_starts kv{};
+    packed_starts q{};
+    packed_starts kv{};
 };
 
 // The tokens [first, first + count) of one sequence: of its entry of the batch axis, or of all packed tokens.
@@ -26,7 +26,7 @@ struct token_run {
 class sequence_side {
 public:
     constexpr sequence_side() noexcept = default;
-    constexpr sequence_side(shape4 const& shape, sequence_starts const& starts) noexcept
+    constexpr sequence_side(shape4 const& shape, packed_starts const& starts) noexcept
         : starts_{starts ? starts->data() : nullptr},
           sequences_{starts ? std::ssize(*starts) - 1 : shape.batch},
           tokens_{shape.tokens} {}

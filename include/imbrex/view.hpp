@@ -62,7 +62,7 @@ constexpr tensor_view<T> bhsd(T* data, shape4 shape) noexcept {
 }
 
 // Where packed sequences start (cu_seqlens): sequence s has the tokens [starts[s], starts[s + 1]). None: tokens are not packed.
-using sequence_starts = std::optional<std::span<position const>>;
+using packed_starts = std::optional<std::span<position const>>;
 
 // Queries of sequences packed one after another: tokens (1, total tokens, heads, head_dim), and one start more than there are
 // sequences. Sequences may be empty; tokens before the first and after the last are no queries. The output and the log-sum-exp
