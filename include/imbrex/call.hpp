@@ -57,6 +57,15 @@ struct operands {
     }
 };
 
+template <class E>
+void prefetch_rows(E const* first, index stride, index rows, index elements) noexcept {
+    constexpr index line = static_cast<index>(64 / sizeof(E));
+    for (index j = 0; j < rows; ++j) {
+        for (index d = 0; d < elements; d += line) prefetch(first + j * stride + d);
+    }
+    asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
+}
+
 // A checked call, ready to run.
 template <precision_policy P, score_rule Rule, tile_observer Observer>
 class attention_call {
@@ -89,8 +98,11 @@ public:
                 share_out(count * parts, [&](index i, index) { prepare(first, first + i / parts, i % parts * copy_rows); });
             }
             index const first_item = order_.first_item(first);
-            share_out(order_.first_item(end) - first_item,
-                      [&](index i, index slot) { attend_item(first, order_.item(first_item + i), slot); });
+            index const items = order_.first_item(end) - first_item, tasks = std::min(workers_, items);
+            share_out(items, [&](index i, index slot) {
+                if (i + tasks < items) expect_item(order_.item(first_item + i + tasks));
+                attend_item(first, order_.item(first_item + i), slot);
+            });
             first = end;
         }
     }
@@ -100,7 +112,8 @@ private:
     using K = typename P::key;
     using V = typename P::value;
     using O = typename P::output;
-    static constexpr index copy_rows = 256;    // per work item of the prepare phase
+    static constexpr index copy_rows = 256;               // per work item of the prepare phase
+    static constexpr index short_item_elements = 8192;    // of keys and values: they fit L1
 
     static std::byte* align_up(std::byte* p) noexcept {
         auto const address = reinterpret_cast<std::uintptr_t>(p);
@@ -175,6 +188,18 @@ private:
             widened<T, dense_head<K, V>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
             imbrex::attend(unit, rows, kv, rule_, ctx, kv_cols, observer_);
         }
+    }
+
+    // Asks for the rows of a short item that this worker is likely to take next: of many short ones the first touch of each would
+    // be a third of the time (windows of 49 tokens, D=32, BSHD: 31.5 -> 24 ms, AMD Zen 4, g++ 12, 2026-11-30).
+    void expect_item(work_item const& item) const noexcept {
+        index const tokens = kv_.of(item.head.sequence).count, head_dim = x_.q.shape.head_dim, head_dim_v = x_.v.shape.head_dim;
+        if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;
+        dense_head<K, V> const kv = head_at(item.head);
+        row_block<Q, O> const rows = rows_of(item);
+        prefetch_rows(kv.keys.data, kv.keys.stride, tokens, head_dim);
+        prefetch_rows(kv.values.data, kv.values.stride, tokens, head_dim_v);
+        if (group_ == 1) prefetch_rows(rows.query(0), rows.q_token, rows.count, head_dim);
     }
 
     // The narrow unit with the fewest rows that hold these.

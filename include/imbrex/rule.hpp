@@ -71,11 +71,16 @@ constexpr chained<A, B> operator|(A const& a, B const& b) noexcept {
     return {a, b};
 }
 
-// Whether a rule, or a part of it, has transforms, or a sink.
+// Whether a rule, or a part of it, has transforms, a mask, or a sink.
 template <class R>
 inline constexpr bool changes_scores = has_transform<R>;
 template <class A, class B>
 inline constexpr bool changes_scores<chained<A, B>> = changes_scores<A> || changes_scores<B>;
+
+template <class R>
+inline constexpr bool masks_keys = has_keep<R>;
+template <class A, class B>
+inline constexpr bool masks_keys<chained<A, B>> = masks_keys<A> || masks_keys<B>;
 
 template <class R>
 inline constexpr bool adds_sink = has_sink<R>;

@@ -214,11 +214,14 @@ IMBREX_ALWAYS_INLINE S hidden_as(S const& before, S const& after) noexcept {
 template <class S>
 IMBREX_ALWAYS_INLINE S biased(S const& before, S const& bias) noexcept {
     using T = typename scalar_of<S>::type;
-    S const hidden(-std::numeric_limits<T>::infinity());
+    T const lowest = std::numeric_limits<T>::lowest(), hidden = -std::numeric_limits<T>::infinity();
+    S const sum = before + bias;
     if constexpr (is_lanes<S>) {
-        return xsimd::select(bias == hidden, hidden, hidden_as<S>(before, before + bias));
+        // -inf in either: hidden. In the sum alone: an overflow, held at the lowest number.
+        auto const either = seam<T>::at_most(before, bias) == S(hidden);
+        return xsimd::select(either, S(hidden), seam<T>::at_least(S(lowest), sum));
     } else {
-        return bias == hidden ? hidden : hidden_as<S>(before, before + bias);
+        return before == hidden || bias == hidden ? hidden : sum < lowest ? lowest : sum;
     }
 }
 

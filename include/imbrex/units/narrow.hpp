@@ -169,13 +169,12 @@ private:
         I const q = I::load_aligned(x_.positions + p * W);
         I const kv = xsimd::min(positions_from<T>(w.kv_begin + j, at_once), I(static_cast<lane_int<T>>(w.kv_end - 1)));
         auto const there = positions_from<T>(0, at_once) < I(static_cast<lane_int<T>>(n));
-        V const hidden(-std::numeric_limits<T>::infinity());
         if (seen_ == coverage::full) {
-            V const s = ruled_score<T, coverage::full>(rule_, ctx, scale_.product, product, q, kv, [](bool) {});
-            return xsimd::select(as_score_mask<T>(there), s, hidden);
+            V const s = ruled_score<T, coverage::full>(rule_, ctx, scale_.product, product, q, kv);
+            return xsimd::select(as_score_mask<T>(there), s, hidden_score<T>());
         }
-        V s = ruled_score<T, coverage::partial>(rule_, ctx, scale_.product, product, q, kv, [](bool) {});
-        s = xsimd::select(as_score_mask<T>(there), s, hidden);
+        V s = ruled_score<T, coverage::partial>(rule_, ctx, scale_.product, product, q, kv);
+        s = xsimd::select(as_score_mask<T>(there), s, hidden_score<T>());
         alignas(64) array_of<T, W> lane;
         s.store_aligned(lane);
         for (int i = 0; i < n * at_once; ++i) seen_keys_.add(j + i / at_once, !(lane[i] == -std::numeric_limits<T>::infinity()));

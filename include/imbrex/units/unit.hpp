@@ -57,18 +57,21 @@ concept attention_unit = requires(U& u, typename U::row_type const& r, typename 
 template <class T>
 inline constexpr T lowest_score = std::numeric_limits<T>::lowest();
 
+template <class T>
+IMBREX_ALWAYS_INLINE lanes<T> hidden_score() noexcept {
+    return lanes<T>(-std::numeric_limits<T>::infinity());
+}
+
 // Scores that overflow are held at the largest and lowest finite numbers: inf - inf would be NaN, and -inf means unseen.
 template <class T>
 IMBREX_ALWAYS_INLINE lanes<T> finite_score(lanes<T> s) noexcept {
     return seam<T>::at_least(lanes<T>(lowest_score<T>), seam<T>::at_most(lanes<T>(std::numeric_limits<T>::max()), s));
 }
 
-// Products of queries and keys as the rule has them: scaled, changed and masked, -inf where a query may not see its key. With
-// `partial`, tells whether any of them is seen.
-template <class T, coverage Seen, class Rule, class Ctx, class Q, class K, class F>
-IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T scale, lanes<T> product, Q const& q, K const& kv,
-                                          F const& tell) noexcept {
-    lanes<T> const hidden(-std::numeric_limits<T>::infinity());
+// Products of queries and keys as the rule has them: scaled, changed and masked, -inf where a query may not see its key.
+template <class T, coverage Seen, class Rule, class Ctx, class Q, class K>
+IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T scale, lanes<T> product, Q const& q,
+                                          K const& kv) noexcept {
     lanes<T> s = product;
     if constexpr (changes_scores<Rule>) {
         s = transformed(rule, ctx, finite_score<T>(s * lanes<T>(scale)), q, kv);
@@ -76,14 +79,9 @@ IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T sc
     } else {
         s = finite_score<T>(s);
     }
-    if constexpr (Seen == coverage::partial) {
+    if constexpr (Seen == coverage::partial && masks_keys<Rule>) {
         auto const keep = as_lane_mask<T>(keeps(rule, ctx, q, kv));
-        s = xsimd::select(as_score_mask<T>(keep), s, hidden);
-        if constexpr (changes_scores<Rule>) {
-            tell(!xsimd::all(s == hidden));
-        } else {
-            tell(xsimd::any(keep));
-        }
+        s = xsimd::select(as_score_mask<T>(keep), s, hidden_score<T>());
     }
     return s;
 }

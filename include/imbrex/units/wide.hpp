@@ -49,7 +49,7 @@ public:
             V(lowest_score<T>).store_aligned(x_.m + v * W);
             V(T(0)).store_aligned(x_.l + v * W);
         }
-        std::fill_n(x_.o, head_dim_v_ * max_rows, T(0));
+        fresh_ = true;
     }
 
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
@@ -76,7 +76,7 @@ public:
             m_next.store_aligned(x_.m + v * W);
         }
         first_covers_all_ = !runs_.empty() && runs_.front().vectors == vectors_ && all_seen(runs_.front());
-        if (!first_covers_all_) shrink();
+        if (!first_covers_all_) fresh_ ? clear() : shrink();
         for (wide_run const& r : runs_) {
             with_vectors(r.vectors, [&](auto n) {
                 index const at = r.first * W;
@@ -100,10 +100,12 @@ public:
                     });
                 }
             });
+            fresh_ = false;
         }
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
+        if (fresh_) clear();
         end_rows(r);
         for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v * W, head_dim_v_, x_.o, x_.alpha);
     }
@@ -192,11 +194,14 @@ private:
             }
         }
         IMBREX_UNROLL for (int a = 0; a < K; ++a) {
+            V highest = hidden_score<T>();
             IMBREX_UNROLL for (int q = 0; q < N; ++q) {
                 V const x = ruled<Seen, H>(acc[a][q], j + a, at + q * W);
                 x.store_aligned(s + a * max_rows + q * W);
                 m[q] = simd::max(m[q], x);
+                if constexpr (Seen == coverage::partial) highest = simd::max(highest, x);
             }
+            if constexpr (Seen == coverage::partial) seen_.add(j + a, !xsimd::all(highest == hidden_score<T>()));
         }
     }
 
@@ -225,11 +230,10 @@ private:
         } else {
             using I = lanes<lane_int<T>>;
             I const q = I::load_aligned(x_.positions + at), kv(static_cast<lane_int<T>>(kv_begin_ + j));
-            auto const tell = [&](bool any) { seen_.add(j, any); };
             auto const ask = [&](auto const& head) {
                 row_context const ctx{ctx_, head, static_cast<position>(kv_begin_ + j),
                                       stages ? x_.s + j * max_rows + at : nullptr};
-                return ruled_score<T, Seen>(rule_, ctx, scale_.product, product, q, kv, tell);
+                return ruled_score<T, Seen>(rule_, ctx, scale_.product, product, q, kv);
             };
             if constexpr (H == heads::one) {
                 return ask(ctx_.head_first);
@@ -267,7 +271,7 @@ private:
         IMBREX_UNROLL for (int a = 0; a < D; ++a) {
             IMBREX_UNROLL for (int q = 0; q < N; ++q) {
                 T* const to = o + a * max_rows + q * W;
-                V const before = V::load_aligned(to);
+                V const before = fresh_ ? V(T(0)) : V::load_aligned(to);
                 V const sum = S == shrinking::now ? simd::fma(before, V::load_aligned(x_.alpha + at + q * W), acc[a][q])
                                                   : before + acc[a][q];
                 sum.store_aligned(to);
@@ -275,6 +279,10 @@ private:
         }
     }
 
+    void clear() noexcept {
+        std::fill_n(x_.o, head_dim_v_ * max_rows, T(0));
+        fresh_ = false;
+    }
     void shrink() noexcept {
         for (int v = 0; v < vectors_; ++v) {
             V const alpha = V::load_aligned(x_.alpha + v * W);
@@ -295,6 +303,7 @@ private:
     int vectors_ = 0;
     index kv_begin_ = 0;
     bool first_covers_all_ = false;
+    bool fresh_ = true;    // o is 0, whatever its memory holds
     wide_runs<T> runs_;
     seen_keys seen_;
 };
