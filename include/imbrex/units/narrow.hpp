@@ -167,7 +167,8 @@ private:
         using I = lanes<lane_int<T>>;
         row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + p * W)};
         I const q = I::load_aligned(x_.positions + p * W);
-        I const kv = xsimd::min(positions_from<T>(w.kv_begin + j, at_once), I(static_cast<lane_int<T>>(w.kv_end - 1)));
+        I const last(static_cast<lane_int<T>>(w.kv_end - 1)), next = positions_from<T>(w.kv_begin + j, at_once);
+        I const kv = xsimd::select(next < last, next, last);
         auto const there = positions_from<T>(0, at_once) < I(static_cast<lane_int<T>>(n));
         if (seen_ == coverage::full) {
             V const s = ruled_score<T, coverage::full>(rule_, ctx, scale_.product, product, q, kv);
