@@ -120,6 +120,19 @@ def lines():
             )
 
     ratio = "{:.3f}"
+
+    def rule(name):
+        return lambda c: c.build == "native" and c.op == "rules" and c.rule == name
+
+    yield Line("causal as a mask_fn, keep only, time over causal", rule("mask_fn_keep"), "time_over_other", "<=", 2.2, ratio)
+    yield Line("the same with classify", rule("mask_fn_classify"), "time_over_other", "<=", 1.05, ratio)
+    yield Line("window 511 over causal, S=8192, of the pairs' ratio", rule("window_511"), "time_over_other", "<=", 1.15, ratio)
+    yield Line("16 packed documents of 512 over 16 calls", rule("documents_16_of_512"), "time_over_other", "<=", 1.05, ratio)
+    for name, bound in (("softcap", 70), ("alibi", 80), ("t5_bias", 75), ("dense_bf16_bias", 70), ("bool_mask", 80)):
+        yield peak(f"{name}, S=2048 D=128 full", rule(name), bound)
+    yield Line("block-sparse 10 % over dense, S=8192", rule("block_sparse_10_percent"), "time_over_other", "<=", 0.13, ratio)
+    yield Line("Swin with bias, time over careful Eigen", rule("swin_bias"), "time_over_other", "<=", 0.667, ratio)
+    yield Line("tree of 64 drafts over 64 plain queries, 8k prefix", rule("tree_64"), "time_over_other", "<=", 1.2, ratio)
     for s, bound in ((16, 0.9), (32, 0.75), (64, 0.75), (128, 0.75)):
         yield Line(f"S={s} D=64 8 heads, time over careful Eigen", lambda c, s=s: c.build == "native" and c.op == "small" and (c.Q, c.H, c.D, c.rule) == (s, 8, 64, "full"),
                    "time_over_careful", "<=", bound, ratio)

@@ -15,6 +15,7 @@
 #include "imbrex/units/seen_keys.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 #include "imbrex/units/wide_layout.hpp"
+#include "imbrex/units/wide_rule_pass.hpp"
 #include "imbrex/units/wide_runs.hpp"
 
 IMBREX_ISA_BEGIN
@@ -31,7 +32,13 @@ public:
 
     wide_unit(wide_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
               score_scale<T> const& scale) noexcept
-        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale} {}
+        : x_{scratch},
+          rule_{rule},
+          ctx_{ctx},
+          head_dim_{head_dim},
+          head_dim_v_{head_dim_v},
+          scale_{scale},
+          rules_{scratch, rule, ctx, scale.product} {}
 
     position q_first() const noexcept { return static_cast<position>(x_.positions[0]); }
     position q_last() const noexcept { return static_cast<position>(x_.positions[count_ - 1]); }
@@ -112,7 +119,6 @@ private:
     using V = lanes<T>;
     using simd = seam<T>;
     enum class shrinking { now, done };    // of o by alpha
-    static constexpr bool stages = staged_parts<Rule> == 1;
 
     // The run that shrinks l and o while it adds to them: the first, if it has all vectors and leaves out no key.
     bool all_seen(wide_run const& r) const noexcept { return r.seen == coverage::full || seen_.all(r.begin, r.end); }
@@ -126,9 +132,6 @@ private:
         }
         (std::make_integer_sequence<int, geometry::max_vectors>{});
     }
-
-    // How the rows' heads reach a rule: as a number where all rows of the tile have one head.
-    enum class heads { one, many };
 
     // 1 / l of each row, in alpha; and the log-sum-exp, where it is wanted.
     void end_rows(row_type const& r) noexcept {
@@ -155,69 +158,13 @@ private:
     }
 
     // The same as the rule has them, some keys at a time, while they are in L1.
-    // Decision: a pass of its own. Inlined where the products are made, a rule stands in 110 places of each unit, which costs
-    // minutes of compilation, and gains 1 to 3 points of the FMA peak.
     void score_run_by_rule(rows<T> keys, wide_run const& r) noexcept {
         constexpr index at_once = 2 * geometry::segment;
         for (index j = r.begin; j < r.end; j += at_once) {
             wide_run const part{j, std::min(r.end, j + at_once), r.first, r.vectors, r.seen};
             score_run(keys, part, x_.alpha);    // maxima of no use, as the rule may change them
-            if (r.seen == coverage::full) {
-                ctx_.head_count == 1 ? rule_run<coverage::full, heads::one>(part) : rule_run<coverage::full, heads::many>(part);
-            } else {
-                ctx_.head_count == 1 ? rule_run<coverage::partial, heads::one>(part)
-                                     : rule_run<coverage::partial, heads::many>(part);
-            }
+            rules_.apply(part, kv_begin_, seen_);
         }
-    }
-
-    template <coverage Seen, heads H>
-    IMBREX_NOINLINE void rule_run(wide_run const& r) noexcept {
-        if constexpr (Seen == coverage::partial || changes_scores<Rule>) {
-            alignas(64) array_of<T, stages ? W * W : 1> staged;
-            for (index at = r.first * W; at < (r.first + r.vectors) * W; at += W) {
-                V m = V::load_aligned(x_.m_next + at);
-                for (index first = r.begin; first < r.end; first += W) {
-                    int const n = static_cast<int>(std::min<index>(W, r.end - first));
-                    if constexpr (stages) stage_rows(at, first, n, staged);
-                    for (int i = 0; i < n; ++i) {
-                        T* const s = x_.s + (first + i) * max_rows + at;
-                        V const x = ruled<Seen, H>(V::load_aligned(s), first + i, at, stages ? staged + i * W : nullptr);
-                        x.store_aligned(s);
-                        m = simd::max(m, x);
-                        if constexpr (Seen == coverage::partial) seen_.add(first + i, !xsimd::all(x == hidden_score<T>()));
-                    }
-                }
-                m.store_aligned(x_.m_next + at);
-            }
-        }
-    }
-
-    // The product of the queries from row `at` with key j of the tile, as the rule has it.
-    template <coverage Seen, heads H>
-    IMBREX_ALWAYS_INLINE V ruled(V product, index j, index at, T const* staged) noexcept {
-        using I = lanes<lane_int<T>>;
-        I const q = I::load_aligned(x_.positions + at), kv(static_cast<lane_int<T>>(kv_begin_ + j));
-        position const key = static_cast<position>(kv_begin_ + j);
-        if constexpr (H == heads::one) {
-            row_context const ctx{ctx_, ctx_.head_first, key, staged};
-            return ruled_score<T, Seen>(rule_, ctx, scale_.product, product, q, kv);
-        } else {
-            row_context const ctx{ctx_, I::load_aligned(x_.heads + at), key, staged};
-            return ruled_score<T, Seen>(rule_, ctx, scale_.product, product, q, kv);
-        }
-    }
-
-    // What the rule has for the queries from row `at` and n keys from j on, transposed as their scores are: staged[key][query].
-    void stage_rows(index at, index j, int n, T* staged) noexcept {
-        array_of<V, W> block;
-        for (int i = 0; i < W; ++i) {
-            row_context<position> const ctx{ctx_, static_cast<position>(x_.heads[at + i])};
-            block[i] =
-                staged_row<V>(rule_, ctx, static_cast<position>(x_.positions[at + i]), static_cast<position>(kv_begin_ + j), n);
-        }
-        simd::transpose(block);
-        for (int i = 0; i < n; ++i) block[i].store_aligned(staged + i * W);
     }
 
     template <int N>
@@ -321,6 +268,7 @@ private:
     bool first_covers_all_ = false;
     bool fresh_ = true;    // o is 0, whatever its memory holds
     wide_runs<T> runs_;
+    wide_rule_pass<T, Rule> rules_;
     seen_keys seen_;
 };
 
