@@ -123,19 +123,18 @@ status checked_call(plan const& p, operands<P> const& x, Rule const& rule, optio
 
 // Exact attention on a plan: out = softmax(scale q kT, where the rule lets a query see a key) v.
 //   q    (batch, Sq, q_heads, head_dim), or packed_queries{(1, tokens, q_heads, head_dim), starts}
-//   kv   dense_kv: keys (batch or 1, Sk, kv_heads, head_dim), values (batch or 1, Sk, kv_heads, head_dim_v); q_heads a multiple
-//   of
-//        kv_heads. Or packed_kv: keys and values (1, tokens, kv_heads, ...), and starts. With either kind of queries; a batch of
-//        dense keys is then as many as there are sequences, or 1
-//   out  (batch, Sq, q_heads, head_dim_v), or (1, tokens, q_heads, head_dim_v) packed as the queries are; may not share memory
-//   with
-//        an input. Tokens outside the sequences are not written. So is the log-sum-exp of options.lse
+//   kv   dense_kv: keys (batch or 1, Sk, kv_heads, head_dim), values (batch or 1, Sk, kv_heads, head_dim_v); q_heads is a
+//        multiple of kv_heads. Or packed_kv: keys and values (1, tokens, kv_heads, ...), and starts. With either kind of queries;
+//        a batch of dense keys is then as many as there are sequences, or 1
+//   out  (batch, Sq, q_heads, head_dim_v), or (1, tokens, q_heads, head_dim_v) packed as the queries are. Tokens outside the
+//        sequences are not written; nor are those of options.lse. It may share memory with no input, which is checked, and with
+//        no tensor of a rule, which is not
 // Sequences may have any lengths, 0 too; each has its own queries at the end of its own keys, and is `batch` to the rule.
-// A query that may see no key gives 0, and a log-sum-exp of -inf. A key that no query of the call may see is never used. A NaN in
-// a key reaches only the queries that see it; a NaN or Inf in a value that some query sees may reach other rows of its tile.
-// An observer (observer.hpp) is told of the tiles of each work item.
-// Errors: any misfit of shapes, strides, starts or memory; more than the plan's capacity; a missing or small workspace. Nothing
-// is written then.
+// Scores, and with them the log-sum-exp, are as the rule changes them (rule.hpp), its sinks included.
+// A query that may see no key gives 0, and a log-sum-exp of -inf (with a sink: its logit). A key that no query of the call may
+// see is never used. A NaN in a key reaches only the queries that see it; a NaN or Inf in a value that some query sees may reach
+// other rows of its tile. An observer (observer.hpp) is told of the tiles of each work item. Errors: any misfit of shapes,
+// strides, starts or memory; more than the plan's capacity; a missing or small workspace. Nothing is written then.
 template <class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
 status attention(plan const& p, Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
                  Observer&& observer = {}) {

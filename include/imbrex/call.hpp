@@ -18,7 +18,7 @@ namespace imbrex {
 // What a call may be told besides its tensors.
 struct options {
     std::optional<double> scale{};    // of q kT; default 1 / sqrt(head_dim)
-    row_stats_view<float> lse{};      // receives log(sum(exp(scale q kT))) per row, natural; default: not wanted
+    row_stats_view<float> lse{};      // receives log(sum(exp(score))) per row, natural; default: not wanted
     executor_ref executor{};          // default: the caller's thread
     workspace_ref workspace{};        // workspace_bytes() of the caller's, or allocate{}
 };

@@ -12,7 +12,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "imbrex/config.hpp"
+#include "imbrex/status.hpp"
 
 namespace imbrex {
 
@@ -29,18 +29,14 @@ struct head_context {
     constexpr position query_offset() const noexcept { return kv_len - q_len; }    // of query 0; negative when q_len > kv_len
 };
 
-inline constexpr position several_keys = -1;
-
 // The same for given rows: their query head is a number, or lanes where rows of one tile differ in head (GQA).
 template <class H>
 struct row_context : head_context {
     H row_head{};
-    position key = several_keys;     // or the one key that all lanes ask about: a rule may then address it once
-    void const* staged = nullptr;    // or what the rule's staged part (rule.hpp) gave for these lanes, in the scores' type
+    void const* staged = nullptr;    // what the rule's staged part (rule.hpp) gave for these rows, in the scores' type
 
-    constexpr row_context(head_context const& ctx, H h, position one_key = several_keys,
-                          void const* staged_scores = nullptr) noexcept
-        : head_context{ctx}, row_head{h}, key{one_key}, staged{staged_scores} {}
+    constexpr row_context(head_context const& ctx, H h, void const* staged_scores = nullptr) noexcept
+        : head_context{ctx}, row_head{h}, staged{staged_scores} {}
     constexpr H const& head() const noexcept { return row_head; }
 };
 
@@ -75,6 +71,36 @@ concept has_kv_bounds = requires(M const& mask, head_context const& ctx, positio
 template <class M>
 concept score_mask = has_keep<M> && has_classify<M>;
 
+// What a rule's check is told of a call: the most that each axis reaches.
+struct call_shape {
+    index batch = 0;
+    index q_heads = 0;
+    index q_tokens = 0;     // of the longest sequence
+    index kv_tokens = 0;    // likewise
+};
+
+template <class R>
+concept has_check = requires(R const& rule, call_shape const& call) {
+    { rule.check(call) } -> std::same_as<status>;
+};
+
+// The first complaint of these parts about a call.
+template <class Part, class... Parts>
+constexpr status check_parts(call_shape const& call, Part const& part, Parts const&... parts) noexcept {
+    if constexpr (has_check<Part>) {
+        if (status const s = part.check(call); !s) return s;
+    } else {
+        static_assert(
+            !requires { &Part::check; },
+            "imbrex: the rule's check must be const, take a call_shape and return an imbrex::status");
+    }
+    if constexpr (sizeof...(Parts) == 0) {
+        return {};
+    } else {
+        return check_parts(call, parts...);
+    }
+}
+
 // The keys that queries at positions [q_first, q_last] may see at most: the rule's own bounds, held to the keys there are.
 template <class R>
 constexpr kv_range kv_bounds_of(R const& rule, head_context const& ctx, position q_first, position q_last) noexcept {
@@ -82,6 +108,9 @@ constexpr kv_range kv_bounds_of(R const& rule, head_context const& ctx, position
         kv_range const r = rule.kv_bounds(ctx, q_first, q_last);
         return {std::max<position>(r.begin, 0), std::min(r.end, ctx.kv_len)};
     } else {
+        static_assert(
+            !requires { &R::kv_bounds; },
+            "imbrex: the rule's kv_bounds must be const, take (head_context, q_first, q_last) and return a kv_range");
         return {0, ctx.kv_len};
     }
 }

@@ -24,14 +24,6 @@ namespace imbrex {
 // When a transform takes effect.
 enum class score_stage { scale, cap, bias };
 
-// What a rule's check is told of a call: the most that each axis reaches.
-struct call_shape {
-    index batch = 0;
-    index q_heads = 0;
-    index q_tokens = 0;     // of the longest sequence
-    index kv_tokens = 0;    // likewise
-};
-
 template <class R>
 concept has_transform = requires(R const& rule, row_context<position> const& ctx, float s, position p) {
     { R::stage } -> std::convertible_to<score_stage>;
@@ -41,11 +33,6 @@ concept has_transform = requires(R const& rule, row_context<position> const& ctx
 template <class R>
 concept has_sink = requires(R const& rule, row_context<position> const& ctx) {
     { rule.sink(ctx) } -> std::convertible_to<double>;
-};
-
-template <class R>
-concept has_check = requires(R const& rule, call_shape const& call) {
-    { rule.check(call) } -> std::same_as<status>;
 };
 
 template <class A, class B>
@@ -141,10 +128,14 @@ IMBREX_ALWAYS_INLINE constexpr S transform_at(R const& rule, Ctx const& ctx, S c
     if constexpr (is_chain<R>) {
         return transform_at<Stage>(rule.b, ctx, transform_at<Stage>(rule.a, ctx, s, q, kv), q, kv);
     } else if constexpr (has_transform<R>) {
-        if constexpr (R::stage == Stage) {
-            return rule.transform(ctx, s, q, kv);
-        } else {
+        if constexpr (R::stage != Stage) {
             return s;
+        } else if constexpr (staged_parts<R> == 0) {
+            Ctx own = ctx;
+            own.staged = nullptr;    // another part's
+            return rule.transform(own, s, q, kv);
+        } else {
+            return rule.transform(ctx, s, q, kv);
         }
     } else {
         return s;
@@ -188,20 +179,8 @@ constexpr status check_rule(R const& rule, call_shape const& call) noexcept {
     if constexpr (is_chain<R>) {
         status const s = check_rule(rule.a, call);
         return s ? check_rule(rule.b, call) : s;
-    } else if constexpr (has_check<R>) {
-        return rule.check(call);
     } else {
-        return {};
-    }
-}
-
-template <class Part, class... Parts>
-constexpr status check_parts(call_shape const& call, Part const& part, Parts const&... parts) noexcept {
-    status const s = check_rule(part, call);
-    if constexpr (sizeof...(Parts) == 0) {
-        return s;
-    } else {
-        return s ? check_parts(call, parts...) : s;
+        return check_parts(call, rule);
     }
 }
 

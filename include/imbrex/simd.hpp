@@ -17,6 +17,9 @@
 
 IMBREX_ISA_BEGIN
 
+// Sets functions apart that are compiled for several instruction sets and outside of whose names nothing tells which.
+struct isa_tag {};
+
 template <class T>
 struct seam_for {
     using type = portable_seam<T>;

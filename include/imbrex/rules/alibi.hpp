@@ -1,6 +1,7 @@
 // A penalty on the distance between query and key, of another slope in each head.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -31,12 +32,13 @@ struct alibi {
 };
 
 // The paper's slopes for this many heads: 2^(-8 i / n) for i = 1, 2, ... n where n, the number of heads, is a power of two. Else
-// those of the power of two below, and then every other one of the power above, as in the authors' code. out: heads numbers.
+// those of the power of two below, and then every other one of the power above, as in the authors' code. out: heads numbers; the
+// first ones where it holds fewer.
 inline void alibi_slopes(index heads, std::span<float> out) noexcept {
     index below = 1;
     while (2 * below <= heads) below *= 2;
     double const step = 8 / static_cast<double>(below);
-    for (index h = 0; h < heads; ++h) {
+    for (index h = 0; h < std::min(heads, static_cast<index>(out.size())); ++h) {
         double const i = static_cast<double>(h < below ? h + 1 : h - below) + (h < below ? 0 : 0.5);
         out[static_cast<std::size_t>(h)] = static_cast<float>(std::exp2(-step * i));
     }

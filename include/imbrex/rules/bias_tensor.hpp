@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "imbrex/rule.hpp"
+#include "imbrex/rules/operands.hpp"
 #include "imbrex/simd/elementwise.hpp"
 #include "imbrex/view.hpp"
 
@@ -62,12 +62,7 @@ struct bias_tensor {
     constexpr coverage classify(head_context const&, tile_window const&) const noexcept { return coverage::partial; }
 
     constexpr status check(call_shape const& call) const noexcept {
-        index const sizes[] = {shape_.batch, shape_.heads, shape_.q_tokens, shape_.kv_tokens};
-        index const needed[] = {call.batch, call.q_heads, call.q_tokens, call.kv_tokens};
-        for (int axis = 0; axis < 4; ++axis) {
-            if (sizes[axis] != 1 && sizes[axis] != needed[axis]) return {errc::rule_axis, axis, sizes[axis], needed[axis]};
-        }
-        return {};
+        return operands::check_matrix(rule_operand::bias_tensor, data_, shape_, call);
     }
 
 private:

@@ -26,7 +26,7 @@ struct block_sparse {
 
     template <class Ctx, class Q, class K>
     constexpr auto keep(Ctx const& ctx, Q const& q, K const& kv) const noexcept {
-        index const offset = ctx.query_offset(), last = index{ctx.kv_len} - 1;    // lanes beyond the last key are asked for too
+        index const offset = ctx.query_offset(), last = index{ctx.kv_len} - 1;
         auto const is = [&](block wanted) noexcept {
             return lanewise_mask(
                 [&](auto i, auto j, auto h) noexcept { return at(ctx, h, i - offset, std::min<index>(j, last)) == wanted; }, q,

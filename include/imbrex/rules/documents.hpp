@@ -16,7 +16,7 @@ struct documents {
     template <class Q, class K>
     constexpr auto keep(head_context const& ctx, Q const& q, K const& kv) const noexcept {
         position const* const ids = row(ctx);
-        index const last = index{ctx.kv_len} - 1;    // lanes beyond the last key are asked for too
+        index const last = index{ctx.kv_len} - 1;
         return lanewise_mask(
             [ids, last](auto i, auto j, auto) noexcept { return i >= 0 && ids[i] == ids[std::min<index>(j, last)]; }, q, kv, 0);
     }

@@ -74,14 +74,15 @@ struct mask_tensor {
 
     template <class Ctx, class Q, class K>
     constexpr auto keep(Ctx const& ctx, Q const& q, K const& kv) const noexcept {
-        index const offset = ctx.query_offset(), last = index{ctx.kv_len} - 1;    // lanes beyond the last key are asked for too
+        index const offset = ctx.query_offset(), last = index{ctx.kv_len} - 1;
         return lanewise_mask(
             [&](auto i, auto j, auto h) noexcept {
                 return entries.at(ctx.batch, h, i - offset, std::min<index>(j, last)) != T(0);
             },
             q, kv, ctx.head());
     }
-    constexpr coverage classify(head_context const& ctx, tile_window const& w) const noexcept {
+    template <class Isa = isa_tag>    // what it does depends on the instruction set
+    coverage classify(head_context const& ctx, tile_window const& w) const noexcept {
         score_shape const& shape = entries.shape;
         bool const one_row = shape.q_tokens == 1, one_key = shape.kv_tokens == 1;
         index const offset = ctx.query_offset(), keys = one_key ? 1 : w.kv_end - w.kv_begin;
@@ -113,7 +114,7 @@ struct bit_mask {
 
     template <class Ctx, class Q, class K>
     constexpr auto keep(Ctx const& ctx, Q const& q, K const& kv) const noexcept {
-        index const offset = ctx.query_offset(), last = shape.kv_tokens - 1;    // lanes beyond the last key are asked for too
+        index const offset = ctx.query_offset(), last = shape.kv_tokens - 1;
         return lanewise_mask(
             [&](auto i, auto j, auto h) noexcept {
                 index const bit = std::min<index>(j, last);
@@ -121,7 +122,8 @@ struct bit_mask {
             },
             q, kv, ctx.head());
     }
-    constexpr coverage classify(head_context const& ctx, tile_window const& w) const noexcept {
+    template <class Isa = isa_tag>    // what it does depends on the instruction set
+    coverage classify(head_context const& ctx, tile_window const& w) const noexcept {
         bool const one_row = shape.q_tokens == 1, one_key = shape.kv_tokens == 1;
         index const offset = ctx.query_offset(), begin = one_key ? 0 : w.kv_begin, end = one_key ? 1 : w.kv_end;
         return classify_rows(ctx, shape.heads, one_row ? 0 : w.q_first - offset, one_row ? 0 : w.q_last - offset,

@@ -91,7 +91,8 @@ inline index t5_bucket(index offset, index buckets, index max_distance, t5_direc
 inline relative_bias t5_relative_bias(std::span<float const> weights, index heads, index buckets, position max_distance,
                                       t5_direction direction, std::span<float> out) noexcept {
     index const width = 2 * index{max_distance} + 1;
-    IMBREX_ASSERT(static_cast<index>(weights.size()) >= buckets * heads && static_cast<index>(out.size()) >= heads * width);
+    bool const fits = static_cast<index>(weights.size()) >= buckets * heads && static_cast<index>(out.size()) >= heads * width;
+    if (!fits || buckets < 2 || max_distance < 1) return {{}, heads, max_distance};    // which a call refuses, as too short
     for (index i = 0; i < width; ++i) {
         index const bucket = t5_bucket(i - max_distance, buckets, max_distance, direction);
         for (index h = 0; h < heads; ++h) {

@@ -32,7 +32,8 @@ struct head_scale {
 //     factor n = 1 + strength ln(1 + n)        (step 8192, strength 0.1 in its Scout)
 // which llama4_temperatures fills in. A query before position 0 (Sq > Sk, bottom-right) has factor 0 of the table.
 // factors: at least Sk / step + 1 finite numbers. step: 1 or more.
-// Decision: a table, not the formula: it costs no logarithm per vector of scores, and any temperature in steps fits. With step 1 there is one factor per position, e.g. Qwen's max(1, ln(q + 1) / ln(trained length)).
+// Decision: a table, not the formula: it costs no logarithm per vector of scores, and any temperature in steps fits.
+// With step 1 there is one factor per position, e.g. Qwen's max(1, ln(q + 1) / ln(trained length)).
 struct length_temperature {
     static constexpr score_stage stage = score_stage::scale;
 

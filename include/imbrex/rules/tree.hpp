@@ -62,7 +62,7 @@ private:
     constexpr bool sees(head_context const& ctx, index q, index kv) const noexcept {
         index const first = ctx.kv_len - count();
         if (kv < first) return true;
-        if (q < first || kv >= ctx.kv_len) return false;    // lanes beyond the last key are asked for too
+        if (q < first || kv >= ctx.kv_len) return false;
         index const row = tokens == 0 ? 0 : ctx.batch * tokens;
         auto const number = [&](std::span<position const> of, index key) {
             return of[static_cast<std::size_t>(row + key - first)];

@@ -167,10 +167,12 @@ IMBREX_ALWAYS_INLINE xsimd::batch_bool<lane_int<T>> as_lane_mask(M const& keep) 
     }
 }
 
-// Where `keep`, a, else b; keep is a bool or a mask over integer lanes, a and b numbers or lanes of scores.
+// Where `keep`, a, else b; keep is a bool or a mask over lanes of integers or scores, a and b numbers or lanes of scores.
 template <class M, class S>
 IMBREX_ALWAYS_INLINE S select(M const& keep, S const& a, S const& b) noexcept {
-    if constexpr (is_lane_mask<M>) {
+    if constexpr (is_lanes<S> && std::is_same_v<M, xsimd::batch_bool<typename scalar_of<S>::type>>) {
+        return xsimd::select(keep, a, b);
+    } else if constexpr (is_lane_mask<M>) {
         return xsimd::select(as_score_mask<typename scalar_of<S>::type>(keep), a, b);
     } else {
         return keep ? a : b;
@@ -210,6 +212,12 @@ IMBREX_ALWAYS_INLINE S hidden_as(S const& before, S const& after) noexcept {
     }
 }
 
+// `after`, but what was hidden is hidden still.
+template <class S>
+IMBREX_ALWAYS_INLINE S still_hidden(S const& before, S const& after) noexcept {
+    return imbrex::select(before == S(-std::numeric_limits<typename scalar_of<S>::type>::infinity()), before, after);
+}
+
 // before + bias, likewise; a bias of -inf hides too.
 template <class S>
 IMBREX_ALWAYS_INLINE S biased(S const& before, S const& bias) noexcept {
@@ -218,7 +226,7 @@ IMBREX_ALWAYS_INLINE S biased(S const& before, S const& bias) noexcept {
     S const sum = before + bias;
     if constexpr (is_lanes<S>) {
         // -inf in either: hidden. In the sum alone: an overflow, held at the lowest number.
-        auto const either = seam<T>::at_most(before, bias) == S(hidden);
+        auto const either = (before == S(hidden)) | (bias == S(hidden));
         return xsimd::select(either, S(hidden), seam<T>::at_least(S(lowest), sum));
     } else {
         return before == hidden || bias == hidden ? hidden : sum < lowest ? lowest : sum;

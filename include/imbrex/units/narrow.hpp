@@ -41,7 +41,9 @@ public:
         o_stride_ = narrow_scratch<T>::padded(head_dim_v_);
         std::fill_n(x_.q, R * q_stride_, T(0));
         std::fill_n(x_.o, R * o_stride_, T(0));
-        for (index i = 0; i < count_; ++i) pack_query<K>(r.query(i), head_dim_, scale_.query, x_.q + i * q_stride_);
+        for (index i = 0; i < R; ++i) {    // rows of padding repeat the last: a rule may look at their scores
+            pack_query<K>(r.query(std::min(i, count_ - 1)), head_dim_, scale_.query, x_.q + i * q_stride_);
+        }
         for (int row = 0; row < R; ++row) {
             index const of = std::min<index>(row, count_ - 1);
             for (index i = row / at_once * W + row % at_once; i < (row / at_once + 1) * W; i += at_once) {
@@ -167,8 +169,8 @@ private:
         using I = lanes<lane_int<T>>;
         row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + p * W)};
         I const q = I::load_aligned(x_.positions + p * W);
-        I const last(static_cast<lane_int<T>>(w.kv_end - 1)), next = positions_from<T>(w.kv_begin + j, at_once);
-        I const kv = xsimd::select(next < last, next, last);
+        I const step = positions_from<T>(0, at_once), last(static_cast<lane_int<T>>(w.kv_end - w.kv_begin - j - 1));
+        I const kv = I(static_cast<lane_int<T>>(w.kv_begin + j)) + xsimd::select(step < last, step, last);
         auto const there = positions_from<T>(0, at_once) < I(static_cast<lane_int<T>>(n));
         if (seen_ == coverage::full) {
             V const s = ruled_score<T, coverage::full>(rule_, ctx, scale_.product, product, q, kv);

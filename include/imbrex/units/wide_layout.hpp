@@ -54,7 +54,8 @@ struct wide_scratch {
     }
 };
 
-// The queries of lanes [first, first + W) of the tile: q[d][lane] = scale * query row [d]; lanes without a row hold 0.
+// The queries of lanes [first, first + W) of the tile: q[d][lane] = scale * query row [d]; lanes without a row repeat the
+// last: a rule may look at their scores.
 template <class T, class Q, class O>
 IMBREX_NOINLINE void pack_queries(row_block<Q, O> const& r, index first, index head_dim, T scale, T* q) noexcept {
     using V = lanes<T>;
@@ -63,12 +64,12 @@ IMBREX_NOINLINE void pack_queries(row_block<Q, O> const& r, index first, index h
     constexpr index max_rows = wide_geometry<T>::max_rows;
     array_of<Q const*, W> source;
     int const live = static_cast<int>(std::min<index>(W, r.count - first));
-    for (int i = 0; i < live; ++i) source[i] = r.query(first + i);
+    for (int i = 0; i < W; ++i) source[i] = r.query(first + std::min(i, live - 1));
     for (index d = 0; d < head_dim; d += W) {
         int const n = static_cast<int>(std::min<index>(W, head_dim - d));
         array_of<V, W> block;
         for (int i = 0; i < W; ++i) {
-            block[i] = i >= live ? V(T(0)) : (n == W ? simd::load(source[i] + d) : simd::load_first(source[i] + d, n)) * V(scale);
+            block[i] = (n == W ? simd::load(source[i] + d) : simd::load_first(source[i] + d, n)) * V(scale);
         }
         simd::transpose(block);
         for (int i = 0; i < n; ++i) block[i].store_aligned(q + (d + i) * max_rows + first);

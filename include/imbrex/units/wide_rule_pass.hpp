@@ -74,10 +74,10 @@ private:
     IMBREX_ALWAYS_INLINE V ruled(V product, position kv, index at, T const* staged) const noexcept {
         I const q = I::load_aligned(x_.positions + at), key(static_cast<lane_int<T>>(kv));
         if constexpr (H == heads::one) {
-            row_context const ctx{ctx_, ctx_.head_first, kv, staged};
+            row_context const ctx{ctx_, ctx_.head_first, staged};
             return ruled_score<T, Seen>(rule_, ctx, product_scale_, product, q, key);
         } else {
-            row_context const ctx{ctx_, I::load_aligned(x_.heads + at), kv, staged};
+            row_context const ctx{ctx_, I::load_aligned(x_.heads + at), staged};
             return ruled_score<T, Seen>(rule_, ctx, product_scale_, product, q, key);
         }
     }
