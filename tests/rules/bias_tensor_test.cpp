@@ -118,6 +118,20 @@ TEST(BiasTensor, ShapesFitOrAreOne) {
     expect_status(check({0, 4, 50, 60}), errc::rule_axis, 0, 0, 2);
 }
 
+TEST(BiasTensor, WithoutMemoryIsRefused) {
+    bias_tensor const rule(imbrex::score_matrix<float const>(nullptr, {1, 1, 50, 60}));
+    EXPECT_EQ(rule.check({2, 4, 50, 60}).code(), errc::rule_too_short);
+}
+
+TEST(BiasTensor, ANaNDoesNotShowWhatAnotherBiasHides) {
+    using S = imbrex::lanes<float>;
+    float const nan = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(imbrex::biased(-infinite, nan), -infinite);
+    EXPECT_TRUE(xsimd::all(imbrex::biased(S(-infinite), S(nan)) == S(-infinite)));
+    EXPECT_TRUE(xsimd::all(imbrex::biased(S(nan), S(-infinite)) == S(-infinite)));
+    EXPECT_TRUE(std::isnan(imbrex::biased(S(1), S(nan)).get(0)));
+}
+
 TEST(BiasTensor, MayHideInAnyTile) {
     float const zero = 0;
     EXPECT_EQ(bias_tensor(score_view<float const>{&zero, {}, {}}).classify(some_context, {10, 12, 0, 5}), coverage::partial);

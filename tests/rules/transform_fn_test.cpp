@@ -35,6 +35,22 @@ TEST(TransformFn, MayHideKeys) {
     EXPECT_EQ(rule.classify(some_context, {20, 21, 0, 5}), coverage::partial);
 }
 
+TEST(TransformFn, WhatIsHiddenStaysHiddenWhateverTheLambdaSays) {
+    auto const rule = transform_fn([](auto const&, auto const& s, auto const&, auto const&) { return s * std::remove_cvref_t<decltype(s)>(0); });
+    EXPECT_EQ(transformed_at(rule, some_context, 0, -infinite, 20, 20), -infinite);
+    EXPECT_EQ(transformed_at(rule, some_context, 0, 2.f, 20, 20), 0.f);
+    using S = imbrex::lanes<float>;
+    using I = imbrex::lanes<std::int32_t>;
+    imbrex::row_context<imbrex::position> const ctx{some_context, 0};
+    EXPECT_TRUE(xsimd::all(imbrex::transformed(rule, ctx, S(-infinite), I(20), I(20)) == S(-infinite)));
+}
+
+TEST(TransformFn, SelectTakesMasksOverScores) {
+    using S = imbrex::lanes<float>;
+    EXPECT_TRUE(xsimd::all(imbrex::select(S(1) < S(2), S(3), S(4)) == S(3)));
+    EXPECT_TRUE(xsimd::all(imbrex::select(S(2) < S(1), S(3), S(4)) == S(4)));
+}
+
 TEST(TransformFn, TakesEffectWithBiasesUnlessToldOtherwise) {
     auto const same = [](auto const&, auto const& s, auto const&, auto const&) { return s; };
     static_assert(decltype(transform_fn(same))::stage == score_stage::bias);
