@@ -58,6 +58,19 @@ TEST_F(AttentionMasks, MatchTheReferenceInBf16) {
     for_each_mask([&](attention_case const& c, named_mask const& m) { expect_right<bf16>(c, m); });
 }
 
+TEST_F(AttentionMasks, MatchTheReferenceInF16) {
+    for_each_mask([&](attention_case const& c, named_mask const& m) { expect_right<imbrex::precision<imbrex::f16>>(c, m); });
+}
+
+TEST_F(AttentionMasks, MatchTheReferenceInF64) {
+    for_each_mask([&](attention_case const& c, named_mask const& m) { expect_right<imbrex::precision<double>>(c, m); });
+}
+
+TEST_F(AttentionMasks, MatchTheReferenceInF32OnBf16) {
+    using mixed = imbrex::precision<float, imbrex::bf16, imbrex::bf16, float>;
+    for_each_mask([&](attention_case const& c, named_mask const& m) { expect_right<mixed>(c, m); });
+}
+
 TEST_F(AttentionMasks, KeysAndValuesThatNoQuerySeesAreNeverUsed) {
     index poisoned = 0;
     for_each_mask([&](attention_case const& c, named_mask const& m) {
