@@ -22,6 +22,15 @@ TYPED_TEST(AttentionTransformsIn, AreRightOneByOneAndTogether) {
     this->template expect_right<TypeParam>({.scales = scaling::head_scale, .cap = 2, .adds = bias::tensor_bf16, .causal = true, .sink = true});
 }
 
+TEST_F(AttentionTransforms, ScoresBelowAllFloatsAreNoEmptyRow) {
+    rule_case const r{.adds = bias::tensor_f64};
+    for_each_unit<precision<double>>(r, [&](call_tensors<precision<double>> const& t, attention_case const& c) {
+        std::fill(tensor_f64.begin(), tensor_f64.end(), -1e300);
+        ASSERT_OK(planned(t.q.view, t.kv(), t.out.view, rule_of(r, c), with_lse(t)));
+        for (float const lse : t.lse) ASSERT_EQ(lse, -std::numeric_limits<float>::max());
+    });
+}
+
 TEST_F(AttentionTransforms, TheOrderOfTheChainDoesNotMatter) {
     std::vector<bf16> const sinks{bf16(0.5f), bf16(2.f), bf16(-3.f), bf16(6.f)};
     imbrex::softcap const cap{3};

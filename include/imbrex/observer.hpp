@@ -34,7 +34,7 @@ inline constexpr bool observes = !std::same_as<std::remove_cvref_t<O>, no_observ
 // Adds up the tiles of any number of calls, and of threads.
 //
 //     tile_counters counters;
-//     attention(q, kv, out, causal{align::top_left}, {}, counters);
+//     attention(q, kv, out, causal{align::top_left}, {.workspace = allocate{}}, counters);
 //     counters.total().skipped;
 class tile_counters {
 public:

@@ -52,6 +52,14 @@ inline constexpr int accumulator_registers = 16;
 inline constexpr int accumulator_registers = 12;
 #endif
 
+// Lanes in which a mask is no number. AVX-512's masks convert to bool, so that `if` or `?:` on them compiles, and is wrong; what
+// has to compile with these lanes too cannot say that.
+#if defined(IMBREX_HAS_AVX512)
+using probe_lanes = xsimd::batch<std::int32_t, xsimd::sse2>;
+#else
+using probe_lanes = lanes<std::int32_t>;
+#endif
+
 // Asks for a line that will be read soon, into L2.
 IMBREX_ALWAYS_INLINE void prefetch(void const* p) noexcept { __builtin_prefetch(p, 0, 2); }
 

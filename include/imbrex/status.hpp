@@ -80,8 +80,8 @@ constexpr std::string_view operand_name(std::int64_t operand) noexcept {
 }
 
 constexpr std::string_view score_axis(std::int64_t axis) noexcept {
-    constexpr std::string_view names[] = {"sequences", "query heads", "queries", "keys"};
-    return axis >= 0 && axis < 4 ? names[axis] : std::string_view{"entries"};
+    constexpr std::string_view names[] = {"sequences", "query heads", "queries", "keys", "blocks of queries", "blocks of keys"};
+    return axis >= 0 && axis < 6 ? names[axis] : std::string_view{"entries"};
 }
 
 // The tensor an error speaks of.

@@ -69,5 +69,14 @@ TEST(LengthTemperature, WantsAFactorForEveryPosition) {
     expect_status(length_temperature{factors, 0}.check({1, 1, 1, 39}), errc::rule_value, rule_operand::scales, 0, 0);
 }
 
+TEST(HeadScale, ThatOverflowsIsANumberStill) {
+    float const large[] = {3e38f}, none[] = {0.f};
+    auto const rule = imbrex::head_scale{large} | imbrex::head_scale{none};
+    imbrex::row_context<imbrex::position> const ctx{some_context, 0};
+    EXPECT_EQ(imbrex::transformed(rule, ctx, 10.f, 0, 0), 0.f);
+    using S = imbrex::lanes<float>;
+    EXPECT_TRUE(xsimd::all(imbrex::transformed(rule, ctx, S(10.f), 0, 0) == S(0.f)));
+}
+
 }    // namespace
 }    // namespace imbrex_test

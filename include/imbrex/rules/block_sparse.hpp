@@ -89,7 +89,10 @@ struct block_sparse {
         if (kv_block < 1 || kv_block > max_length) return operands::bad_value(rule_operand::block_mask, kv_block, 1);
         call_shape const in_blocks{call.batch, call.q_heads, (call.q_tokens + q_block - 1) / q_block,
                                    (call.kv_tokens + kv_block - 1) / kv_block};
-        if (status const s = operands::check_matrix(rule_operand::block_mask, blocks.data, blocks.shape, in_blocks); !s) return s;
+        if (status const s = operands::check_matrix(rule_operand::block_mask, blocks.data, blocks.shape, in_blocks); !s) {
+            bool const counts_blocks = s.code() == errc::rule_axis && s.value(0) >= 2;
+            return counts_blocks ? status{errc::rule_axis, s.value(0) + 2, s.value(1), s.value(2)} : s;
+        }
         score_shape const& n = blocks.shape;
         for (index row = 0, at = 0; row < n.batch * n.heads * n.q_tokens; ++row) {
             for (index c = 0; c < n.kv_tokens; ++c, ++at) {

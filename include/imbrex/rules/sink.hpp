@@ -1,6 +1,7 @@
 // A learned logit per head that takes part in the softmax and has no value.
 #pragma once
 
+#include <ranges>
 #include <span>
 #include <type_traits>
 
@@ -11,8 +12,8 @@ namespace imbrex {
 
 // The weights of a row of query head h become e^s / (e^logits[h] + sum e^s), as in gpt-oss (OpenAI 2025, arXiv:2508.10925). The
 // logit is neither scaled nor changed by transforms, and counts once whatever the tiles; -inf means none. The log-sum-exp
-// includes it. A row without keys gives 0 and a log-sum-exp of the logit. logits: at least one per query head, of float, bf16,
-// f16 or double.
+// includes it. A row without keys gives 0 and a log-sum-exp of the logit. logits: at least one per query head, finite or -inf,
+// of float, bf16, f16 or double.
 template <element E>
 struct sink_logits {
     std::span<E const> logits;
@@ -29,7 +30,7 @@ struct sink_logits {
     }
 };
 
-template <class E, std::size_t N>
-sink_logits(std::span<E, N>) -> sink_logits<std::remove_const_t<E>>;
+template <std::ranges::contiguous_range R>
+sink_logits(R const&) -> sink_logits<std::ranges::range_value_t<R>>;
 
 }    // namespace imbrex

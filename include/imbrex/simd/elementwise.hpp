@@ -199,16 +199,17 @@ IMBREX_ALWAYS_INLINE S larger(S const& a, S const& b) noexcept {
     }
 }
 
-// `after`, which a transform made of the score `before`: a finite score is a number however low it gets, and only what was hidden
+// `after`, which a transform made of the score `before`: a finite score is a number however far it gets, and only what was hidden
 // (-inf) is hidden still.
 template <class S>
 IMBREX_ALWAYS_INLINE S hidden_as(S const& before, S const& after) noexcept {
     using T = typename scalar_of<S>::type;
-    T const lowest = std::numeric_limits<T>::lowest(), hidden = -std::numeric_limits<T>::infinity();
+    constexpr T lowest = std::numeric_limits<T>::lowest(), most = std::numeric_limits<T>::max();
+    T const hidden = -std::numeric_limits<T>::infinity();
     if constexpr (is_lanes<S>) {
-        return xsimd::select(before == S(hidden), before, seam<T>::at_least(S(lowest), after));
+        return xsimd::select(before == S(hidden), before, seam<T>::at_least(S(lowest), seam<T>::at_most(S(most), after)));
     } else {
-        return before == hidden ? before : after < lowest ? lowest : after;
+        return before == hidden ? before : after < lowest ? lowest : after > most ? most : after;
     }
 }
 

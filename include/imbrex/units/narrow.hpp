@@ -169,8 +169,7 @@ private:
         using I = lanes<lane_int<T>>;
         row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + p * W)};
         I const q = I::load_aligned(x_.positions + p * W);
-        I const step = positions_from<T>(0, at_once), last(static_cast<lane_int<T>>(w.kv_end - w.kv_begin - j - 1));
-        I const kv = I(static_cast<lane_int<T>>(w.kv_begin + j)) + xsimd::select(step < last, step, last);
+        I const kv = n == block ? positions_from<T>(w.kv_begin + j, at_once) : last_positions(w.kv_begin + j, n);
         auto const there = positions_from<T>(0, at_once) < I(static_cast<lane_int<T>>(n));
         if (seen_ == coverage::full) {
             V const s = ruled_score<T, coverage::full>(rule_, ctx, scale_.product, product, q, kv);
@@ -182,6 +181,13 @@ private:
         s.store_aligned(lane);
         for (int i = 0; i < n * at_once; ++i) seen_keys_.add(j + i / at_once, !(lane[i] == -std::numeric_limits<T>::infinity()));
         return s;
+    }
+
+    // The positions of n < block keys; lanes beyond them repeat the last.
+    static IMBREX_NOINLINE lanes<lane_int<T>> last_positions(index first, int n) noexcept {
+        alignas(64) array_of<lane_int<T>, W> p;
+        for (int i = 0; i < W; ++i) p[i] = static_cast<lane_int<T>>(first + std::min(i / at_once, n - 1));
+        return lanes<lane_int<T>>::load_aligned(p);
     }
 
     // From a maximum per (key, row) lane to one per row, in every lane of that row.

@@ -80,6 +80,11 @@ IMBREX_ALWAYS_INLINE lanes<T> ruled_score(Rule const& rule, Ctx const& ctx, T sc
         s = finite_score<T>(s);
     }
     if constexpr (Seen == coverage::partial && masks_keys<Rule>) {
+        using probe = probe_lanes;
+        static_assert(
+            requires(row_context<probe> const& c, probe const& p) { keeps(rule, c, p, p); },
+            "imbrex: the rule's keep takes a mask over lanes for one bool, as `if` and ?: do; write select, mask_and or "
+            "lanewise_mask");
         auto const keep = as_lane_mask<T>(keeps(rule, ctx, q, kv));
         s = xsimd::select(as_score_mask<T>(keep), s, hidden_score<T>());
     }
@@ -97,8 +102,12 @@ struct row_end {
     static row_end of(double scale, T m, T l) noexcept {
         return {l == T(0) ? T(0) : T(1) / l, scale * static_cast<double>(m), static_cast<double>(l)};
     }
+    // Held at the largest and lowest floats: -inf is for rows without keys.
     float log_sum_exp() const noexcept {
-        return sum == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(top + std::log(sum));
+        if (sum == 0) return -std::numeric_limits<float>::infinity();
+        constexpr double most = std::numeric_limits<float>::max();
+        double const x = top + std::log(sum);
+        return static_cast<float>(x < -most ? -most : x > most ? most : x);    // NaN stays
     }
 };
 
