@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "imbrex/rule.hpp"
+#include "imbrex/rules/operands.hpp"
 #include "imbrex/simd/elementwise.hpp"
 
 namespace imbrex {
@@ -25,9 +25,7 @@ struct alibi {
     }
 
     constexpr status check(call_shape const& call) const noexcept {
-        index const given = static_cast<index>(slopes.size());
-        if (given >= call.q_heads) return {};
-        return {errc::rule_too_short, static_cast<std::int64_t>(rule_operand::slopes), given, call.q_heads};
+        return operands::check_count(rule_operand::slopes, slopes.size(), call.q_heads);
     }
 };
 

@@ -16,11 +16,15 @@ constexpr status bad_value(rule_operand what, std::int64_t value, index at) noex
     return {errc::rule_value, static_cast<std::int64_t>(what), value, at};
 }
 
+constexpr status check_count(rule_operand what, std::size_t entries, index needed) noexcept {
+    index const given = static_cast<index>(entries);
+    return given >= needed ? status{} : too_short(what, given, needed);
+}
+
 // Entries of every sequence, each at least lowest and at most highest.
 constexpr status check_per_sequence(rule_operand what, std::span<position const> values, call_shape const& call, index lowest,
                                     index highest) noexcept {
-    index const entries = static_cast<index>(values.size());
-    if (entries < call.batch) return too_short(what, entries, call.batch);
+    if (status const s = check_count(what, values.size(), call.batch); !s) return s;
     for (index b = 0; b < call.batch; ++b) {
         position const value = values[static_cast<std::size_t>(b)];
         if (value < lowest || value > highest) return bad_value(what, value, b);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "imbrex/rule.hpp"
+#include "imbrex/rules/operands.hpp"
 #include "imbrex/simd/elementwise.hpp"
 
 namespace imbrex {
@@ -40,13 +40,10 @@ struct relative_bias {
     }
 
     constexpr status check(call_shape const& call) const noexcept {
-        constexpr auto operand = static_cast<std::int64_t>(rule_operand::relative_bias);
-        index const given = static_cast<index>(table.size());
-        if (max_distance < 0 || max_distance > max_length / 2) return {errc::rule_value, operand, max_distance, 0};
+        constexpr auto operand = rule_operand::relative_bias;
+        if (max_distance < 0 || max_distance > max_length / 2) return operands::bad_value(operand, max_distance, 0);
         if (heads != call.q_heads && heads != 1) return {errc::rule_axis, 1, heads, call.q_heads};
-        index const needed = heads * (2 * index{max_distance} + 1);
-        if (given < needed) return {errc::rule_too_short, operand, given, needed};
-        return {};
+        return operands::check_count(operand, table.size(), heads * (2 * index{max_distance} + 1));
     }
 
 private:

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "imbrex/rule.hpp"
+#include "imbrex/rules/operands.hpp"
 #include "imbrex/simd/elementwise.hpp"
 
 namespace imbrex {
@@ -22,9 +22,7 @@ struct head_scale {
     }
 
     constexpr status check(call_shape const& call) const noexcept {
-        index const given = static_cast<index>(factors.size());
-        if (given >= call.q_heads) return {};
-        return {errc::rule_too_short, static_cast<std::int64_t>(rule_operand::scales), given, call.q_heads};
+        return operands::check_count(rule_operand::scales, factors.size(), call.q_heads);
     }
 };
 
@@ -55,11 +53,8 @@ struct length_temperature {
     }
 
     constexpr status check(call_shape const& call) const noexcept {
-        index const given = static_cast<index>(factors.size());
-        if (step < 1) return {errc::rule_value, static_cast<std::int64_t>(rule_operand::scales), step, 0};
-        index const needed = call.kv_tokens / step + 1;
-        if (given >= needed) return {};
-        return {errc::rule_too_short, static_cast<std::int64_t>(rule_operand::scales), given, needed};
+        if (step < 1) return operands::bad_value(rule_operand::scales, step, 0);
+        return operands::check_count(rule_operand::scales, factors.size(), call.kv_tokens / step + 1);
     }
 
 private:

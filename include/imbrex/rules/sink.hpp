@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "imbrex/dtype.hpp"
-#include "imbrex/rule.hpp"
+#include "imbrex/rules/operands.hpp"
 
 namespace imbrex {
 
@@ -24,9 +24,7 @@ struct sink_logits {
     }
 
     constexpr status check(call_shape const& call) const noexcept {
-        index const given = static_cast<index>(logits.size());
-        if (given >= call.q_heads) return {};
-        return {errc::rule_too_short, static_cast<std::int64_t>(rule_operand::sink_logits), given, call.q_heads};
+        return operands::check_count(rule_operand::sink_logits, logits.size(), call.q_heads);
     }
 };
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "imbrex/rule.hpp"
+#include "imbrex/rules/operands.hpp"
 #include "imbrex/simd/elementwise.hpp"
 #include "imbrex/simd/tanh.hpp"
 
@@ -29,7 +29,7 @@ struct softcap {
     constexpr status check(call_shape const&) const noexcept {
         if (cap >= 0x1p-126 && cap <= 0x1p126) return {};
         std::int64_t const shown = cap != cap ? 0 : static_cast<std::int64_t>(std::clamp(cap, -1e18, 1e18));
-        return {errc::rule_value, static_cast<std::int64_t>(rule_operand::softcap), shown, 0};
+        return operands::bad_value(rule_operand::softcap, shown, 0);
     }
 };
 

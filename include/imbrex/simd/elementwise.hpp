@@ -53,8 +53,8 @@ struct lane_array {
 };
 
 // f(a, b, c) of numbers, or lane by lane as soon as one of them is lanes. f takes integers and returns bool, for a mask, ...
-// Decision: never inlined. A unit asks in 16 places of each of its blocks; with the loop in all of them g++ 12 took minutes for a
-// mask tensor, and the call costs little beside 16 evaluations of f.
+// Decision: never inlined. The loop is long where a rule asks from several places, and the call costs little beside 16
+// evaluations of f.
 template <class F, class A, class B, class C>
 IMBREX_NOINLINE auto lanewise_mask(F const& f, A const& a, B const& b, C const& c) noexcept {
     if constexpr (!is_lanes<A> && !is_lanes<B> && !is_lanes<C>) {
