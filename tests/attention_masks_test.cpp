@@ -96,7 +96,7 @@ TEST_F(AttentionMasks, KeysAndValuesThatNoQuerySeesAreNeverUsed) {
         ASSERT_OK(attend(with_nan, m.rule));
         EXPECT_TRUE(same_bits(t.out.memory, with_nan.out.memory) && same_bits(t.lse, with_nan.lse));
     });
-    EXPECT_GT(poisoned, 10000);
+    EXPECT_GT(poisoned, 1000);
 }
 
 TEST_F(AttentionMasks, ARowOfFalseIsZeroAndTheOthersFinite) {

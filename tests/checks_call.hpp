@@ -17,7 +17,7 @@ using imbrex::tensor_role;
 struct call {
     tensor_facts q, k, v, out, lse{};
 
-    status check() const { return imbrex::check_call(q, k, v, out, lse); }
+    status check() const { return imbrex::check_call({q, out, lse, {}, {k, v}}); }
     tensor_facts& of(tensor_role role) {
         tensor_facts* const all[] = {&q, &k, &v, &out, &lse};
         return *all[static_cast<int>(role)];

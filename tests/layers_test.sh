@@ -10,12 +10,12 @@ root=$project/include/imbrex
 layer_of() {
     case $1 in
     config.hpp | status.hpp | dtype.hpp | view.hpp) echo 0 ;;
-    mask.hpp | rule.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | isa.hpp | executor.hpp | workspace.hpp | observer.hpp) echo 1 ;;
+    mask.hpp | rule.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | isa.hpp | executor.hpp | workspace.hpp | observer.hpp | sequences.hpp) echo 1 ;;
     rules/* | kv/*) echo 2 ;;
     units/*) echo 3 ;;
     kernel/*) echo 4 ;;
-    plan.hpp | checks.hpp | sequences.hpp | work_order.hpp) echo 5 ;;
-    attention.hpp | call.hpp | backward.hpp | merge.hpp) echo 6 ;;
+    plan.hpp | tensor_facts.hpp | checks.hpp | work_order.hpp) echo 5 ;;
+    attention.hpp | call.hpp | kv_facts.hpp | backward.hpp | merge.hpp) echo 6 ;;
     imbrex.hpp) echo 7 ;;
     dispatch.hpp | cpu_features.hpp | eigen.hpp | mdspan.hpp | dlpack.hpp | guard.hpp | trace.hpp | executors/*) echo 8 ;;
     *) echo unknown ;;

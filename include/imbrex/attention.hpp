@@ -2,8 +2,7 @@
 #pragma once
 
 #include "imbrex/call.hpp"
-#include "imbrex/checks.hpp"
-#include "imbrex/kv/packed.hpp"
+#include "imbrex/kv_facts.hpp"
 #include "imbrex/rules/causal.hpp"
 #include "imbrex/rules/full.hpp"
 
@@ -12,7 +11,10 @@ namespace imbrex {
 // The precision that queries, kv and an output of these types have.
 template <class Queries, class Kv, class O>
 struct precision_of {
-    static_assert(sizeof(Kv) == 0, "imbrex: keys and values are passed together, as dense_kv{k, v} or packed_kv{k, v, starts}");
+    static_assert(
+        sizeof(Kv) == 0,
+        "imbrex: keys and values are passed together, as dense_kv{k, v}, packed_kv{k, v, starts}, paged_kv{k, v, table, "
+        "lengths}, ring_kv{k, v, lengths} or two_part_kv{prefix, suffix, lengths}");
 };
 template <class Q, class K, class V, class O>
 struct precision_of_elements {
@@ -25,6 +27,12 @@ template <class Q, class K, class V, class O>
 struct precision_of<tensor_view<Q>, dense_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
 template <class Q, class K, class V, class O>
 struct precision_of<tensor_view<Q>, packed_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
+template <class Q, class K, class V, class O>
+struct precision_of<tensor_view<Q>, paged_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
+template <class Q, class K, class V, class O>
+struct precision_of<tensor_view<Q>, ring_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
+template <class Q, class K, class V, class O>
+struct precision_of<tensor_view<Q>, two_part_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
 template <class Q, class Kv, class O>
 struct precision_of<packed_queries<Q>, Kv, O> : precision_of<tensor_view<Q>, Kv, O> {};
 
@@ -43,26 +51,24 @@ tensor_view<Q const> tokens_of(packed_queries<Q> const& q) noexcept {
     return q.tokens;
 }
 
-// Of queries, or of keys and values.
-template <class Side>
-packed_starts starts_of(Side const& side) noexcept {
-    if constexpr (requires { side.starts; }) {
-        return side.starts;
+template <class Queries>
+packed_starts starts_of(Queries const& q) noexcept {
+    if constexpr (requires { q.starts; }) {
+        return q.starts;
     } else {
         return {};
     }
 }
 
 template <precision_policy P, class Queries, class Kv, class O>
-operands<P> operands_of(Queries const& q, Kv const& kv, tensor_view<O> out) noexcept {
-    return {storage_view(tokens_of(q)), storage_view(kv.k), storage_view(kv.v), storage_view(out), {starts_of(q), starts_of(kv)}};
+auto operands_of(Queries const& q, Kv const& kv, tensor_view<O> out) noexcept {
+    return operands<P, decltype(source_of(kv))>{storage_view(tokens_of(q)), source_of(kv), storage_view(out), starts_of(q)};
 }
 
 // The most that each axis of a call reaches.
-template <precision_policy P>
-call_shape shape_of(operands<P> const& x) noexcept {
-    sequence_side const q{x.q.shape, x.packed.q}, kv{x.k.shape, x.packed.kv};
-    return {q.sequences(), x.q.shape.heads, q.longest(), kv.longest()};
+template <precision_policy P, kv_source Source>
+call_shape shape_of(operands<P, Source> const& x) noexcept {
+    return {x.queries().sequences(), x.q.shape.heads, x.queries().longest(), x.kv.sequences().longest()};
 }
 
 // Whether this scale is a finite T. False for NaN.
@@ -71,9 +77,20 @@ bool fits(double scale) noexcept {
     return std::abs(scale) <= static_cast<double>(std::numeric_limits<T>::max()) / 2;
 }
 
+template <precision_policy P, kv_source Source>
+call_facts facts_of(operands<P, Source> const& x, row_stats_view<float> const& row_sums) noexcept {
+    call_facts f;
+    f.q = tensor_facts::of(x.q);
+    f.out = tensor_facts::of(x.out);
+    if (row_sums.data != nullptr) f.row_sums = tensor_facts::of(row_sums, x.q.shape);
+    f.q_starts = x.q_starts;
+    f.kv = facts_of_kv(x.kv);
+    return f;
+}
+
 // Whether the plan is for this call.
-template <precision_policy P>
-status check_plan(plan const& p, operands<P> const& x, call_shape const& call) noexcept {
+template <precision_policy P, kv_source Source>
+status check_plan(plan const& p, operands<P, Source> const& x, call_shape const& call) noexcept {
     using enum tensor_role;
     if (!p.made()) return {errc::plan_not_made};
     std::string_view const dtypes[] = {dtype_name<typename P::query>(), dtype_name<typename P::key>(),
@@ -83,10 +100,11 @@ status check_plan(plan const& p, operands<P> const& x, call_shape const& call) n
     }
     if (p.isa != IMBREX_ISA_NAME) return status{errc::plan_isa};
     index const planned[] = {p.shape.q_heads, p.shape.kv_heads, p.shape.head_dim, p.shape.head_dim_v};
-    index const actual[] = {x.q.shape.heads, x.k.shape.heads, x.q.shape.head_dim, x.v.shape.head_dim};
+    index const actual[] = {x.q.shape.heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()};
     for (int i = 0; i < 4; ++i) {
         if (planned[i] != actual[i]) return status{errc::plan_mismatch, i, actual[i], planned[i]};
     }
+    if (!in_one_run<Source> && p.shape.layout != kv_layout::paged) return {errc::plan_layout};
     if (call.batch > p.shape.batch) return {errc::over_batch, query, call.batch, p.shape.batch};
     if (call.q_tokens > p.shape.q_tokens) return {errc::over_capacity, query, call.q_tokens, p.shape.q_tokens};
     if (call.kv_tokens > p.shape.kv_tokens) return {errc::over_capacity, key, call.kv_tokens, p.shape.kv_tokens};
@@ -94,12 +112,10 @@ status check_plan(plan const& p, operands<P> const& x, call_shape const& call) n
 }
 
 // A call of any kind, and all that can be wrong with it.
-template <precision_policy P, class Rule, class Observer>
-status checked_call(plan const& p, operands<P> const& x, Rule const& rule, options const& o, Observer& observer) {
-    tensor_facts const tensors[] = {tensor_facts::of(x.q), tensor_facts::of(x.k), tensor_facts::of(x.v), tensor_facts::of(x.out),
-                                    o.lse.data == nullptr ? tensor_facts{} : tensor_facts::of(o.lse, x.q.shape)};
-    auto const& [q, k, v, out, lse] = tensors;
-    if (status const s = check_call(q, k, v, out, lse, x.packed); !s) return s;
+template <precision_policy P, kv_source Source, class Rule, class Observer>
+status checked_call(plan const& p, operands<P, Source> const& x, Rule const& rule, options const& o, Observer& observer) {
+    call_facts const facts = facts_of(x, o.lse);
+    if (status const s = check_call(facts); !s) return s;
     call_shape const shape = shape_of(x);
     if (status const s = check_plan(p, x, shape); !s) return s;
     if (o.scale && !fits<typename P::score>(*o.scale)) return {errc::scale_not_finite};
@@ -111,11 +127,11 @@ status checked_call(plan const& p, operands<P> const& x, Rule const& rule, optio
     if (!o.workspace.may_allocate()) {
         std::size_t const given = o.workspace.data() == nullptr ? 0 : o.workspace.size();
         if (given < bytes) return {errc::workspace_too_small, static_cast<std::int64_t>(given), static_cast<std::int64_t>(bytes)};
-        if (status const s = check_workspace(o.workspace.data(), bytes, tensors, x.packed); !s) return s;
+        if (status const s = check_workspace(o.workspace.data(), bytes, facts); !s) return s;
     }
     call_memory const memory{o.workspace, bytes};
     if (memory.data() == nullptr) return status{errc::out_of_memory, static_cast<std::int64_t>(bytes)};
-    attention_call<P, Rule, Observer>{p, x, rule, o, observer, workers, memory.data()}.run();
+    attention_call<P, Source, Rule, Observer>{p, x, rule, o, observer, workers, memory.data()}.run();
     return {};
 }
 
@@ -124,8 +140,9 @@ status checked_call(plan const& p, operands<P> const& x, Rule const& rule, optio
 // Exact attention on a plan: out = softmax(scale q kT, where the rule lets a query see a key) v.
 //   q    (batch, Sq, q_heads, head_dim), or packed_queries{(1, tokens, q_heads, head_dim), starts}
 //   kv   dense_kv: keys (batch or 1, Sk, kv_heads, head_dim), values (batch or 1, Sk, kv_heads, head_dim_v); q_heads is a
-//        multiple of kv_heads. Or packed_kv: keys and values (1, tokens, kv_heads, ...), and starts. With either kind of queries;
-//        a batch of dense keys is then as many as there are sequences, or 1
+//        multiple of kv_heads; a batch of dense keys is as many as there are sequences of queries, or 1. Or packed_kv, with
+//        starts; paged_kv, with a block table; ring_kv; two_part_kv (their headers tell the shapes). Any of them with either kind
+//        of queries
 //   out  (batch, Sq, q_heads, head_dim_v), or (1, tokens, q_heads, head_dim_v) packed as the queries are. Tokens outside the
 //        sequences are not written; nor are those of options.lse. It may share memory with no input, which is checked, and with
 //        no tensor of a rule, which is not
@@ -155,15 +172,12 @@ status attention(plan const& p, Queries const& q, Kv const& kv, tensor_view<O> o
 template <class Tiles = tuned_tiles, class Queries, class Kv, class O>
 status plan_for(Queries const& q, Kv const& kv, tensor_view<O> out, plan& p) noexcept {
     using P = typename precision_of<Queries, Kv, O>::type;
-    call_detail::operands<P> const x = call_detail::operands_of<P>(q, kv, out);
-    if (status const s = check_call(tensor_facts::of(x.q), tensor_facts::of(x.k), tensor_facts::of(x.v), tensor_facts::of(x.out),
-                                    {}, x.packed);
-        !s)
-        return s;
+    auto const x = call_detail::operands_of<P>(q, kv, out);
+    if (status const s = check_call(call_detail::facts_of(x, {})); !s) return s;
     call_shape const call = call_detail::shape_of(x);
-    problem shape{call.batch,      call.q_tokens,      call.kv_tokens,    call.q_heads,
-                  x.k.shape.heads, x.q.shape.head_dim, x.v.shape.head_dim};
-    if (x.kv_lies_apart()) shape.layout = kv_layout::strided;
+    problem shape{call.batch, call.q_tokens, call.kv_tokens, call.q_heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()};
+    if (x.kv.lies_apart()) shape.layout = kv_layout::strided;
+    if (!in_one_run<decltype(x.kv)>) shape.layout = kv_layout::paged;
     return make_plan<P, Tiles>(shape, p);
 }
 

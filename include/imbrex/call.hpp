@@ -29,32 +29,15 @@ IMBREX_ISA_BEGIN
 
 namespace call_detail {
 
-// A view's data as the library's storage type of the same bits (e.g. _Float16 as f16).
-template <class T>
-auto storage_view(tensor_view<T> v) noexcept {
-    using S = storage_of<std::remove_const_t<T>>;
-    using C = std::conditional_t<std::is_const_v<T>, S const, S>;
-    return tensor_view<C>{reinterpret_cast<C*>(v.data), v.shape, v.strides};
-}
-
-inline bool lies_apart(shape4 const& shape, strides4 const& strides, index element_bytes) noexcept {
-    constexpr index near_bytes = 1024;    // rows closer than this share pages, and their sets do not collide
-    return shape.tokens > 1 && strides.token > shape.head_dim && strides.token * element_bytes >= near_bytes;
-}
-
 // The tensors of a call in the library's own storage types.
-template <precision_policy P>
+template <precision_policy P, kv_source Source = dense_source<typename P::key, typename P::value>>
 struct operands {
     tensor_view<typename P::query const> q;
-    tensor_view<typename P::key const> k;
-    tensor_view<typename P::value const> v;
+    Source kv;
     tensor_view<typename P::output> out;
-    packing packed{};
+    packed_starts q_starts{};
 
-    bool kv_lies_apart() const noexcept {
-        return lies_apart(k.shape, k.strides, sizeof(typename P::key)) ||
-               lies_apart(v.shape, v.strides, sizeof(typename P::value));
-    }
+    sequence_side queries() const noexcept { return {q.shape, q_starts}; }
 };
 
 template <class E>
@@ -67,13 +50,13 @@ void prefetch_rows(E const* first, index stride, index rows, index elements) noe
 }
 
 // A checked call, ready to run.
-template <precision_policy P, score_rule Rule, tile_observer Observer>
+template <precision_policy P, kv_source Source, score_rule Rule, tile_observer Observer>
 class attention_call {
 public:
     using T = typename P::score;
 
-    attention_call(plan const& p, operands<P> const& x, Rule const& rule, options const& o, Observer& observer, index workers,
-                   std::byte* memory) noexcept
+    attention_call(plan const& p, operands<P, Source> const& x, Rule const& rule, options const& o, Observer& observer,
+                   index workers, std::byte* memory) noexcept
         : plan_{p},
           x_{x},
           lse_{o.lse},
@@ -85,9 +68,9 @@ public:
           group_{p.shape.group()},
           workers_{workers},
           memory_{workspace_layout::of(p, workers, align_up(memory))},
-          q_{x.q.shape, x.packed.q},
-          kv_{x.k.shape, x.packed.kv},
-          order_{p, q_, kv_, x.kv_lies_apart() ? work_order::copying::as_planned : work_order::copying::none, memory_} {}
+          q_{x.queries()},
+          kv_{x.kv.sequences()},
+          order_{p, q_, kv_, x.kv.lies_apart() ? work_order::copying::as_planned : work_order::copying::none, memory_} {}
 
     void run() const {
         index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
@@ -109,8 +92,8 @@ public:
 
 private:
     using Q = typename P::query;
-    using K = typename P::key;
-    using V = typename P::value;
+    using key_rows = typename Source::key_rows;
+    using value_rows = typename Source::value_rows;
     using O = typename P::output;
     static constexpr index copy_rows = 256;               // per work item of the prepare phase
     static constexpr index short_item_elements = 8192;    // of keys and values: they fit L1
@@ -131,22 +114,13 @@ private:
         executor_.run(std::min(workers_, items), task);
     }
 
-    dense_head<K, V> head_at(placed_head const& at) const noexcept {
-        token_run const tokens = kv_.of(at.sequence);
-        if (tokens.count == 0) return {};
-        return {rows_at(x_.k, at, tokens.first), rows_at(x_.v, at, tokens.first)};
-    }
-    template <class E>
-    static rows<E> rows_at(tensor_view<E const> const& t, placed_head const& at, index first) noexcept {
-        index const h = t.shape.heads == 1 ? 0 : at.kv_head;    // strides of axes of size 1 are ignored
-        return {t.row(batch_entry(t.shape, at.sequence), first, h), t.shape.tokens == 1 ? 0 : t.strides.token};
-    }
+    kv_head<key_rows, value_rows> head_at(placed_head const& at) const noexcept { return x_.kv.head(at.sequence, at.kv_head); }
 
     // The copies of a wave lie in slots as long as the plan's longest sequence.
-    dense_head<T, T> copy_at(index in_wave, index tokens) const noexcept {
+    kv_head<rows<T>, rows<T>> copy_at(index in_wave, index tokens) const noexcept {
         auto* const keys = reinterpret_cast<T*>(memory_.copies + in_wave * plan_.copy_bytes);
-        index const stride = copied_stride<T>(x_.k.shape.head_dim);
-        return {{keys, stride}, {keys + tokens * stride, copied_stride<T>(x_.v.shape.head_dim)}};
+        index const stride = copied_stride<T>(x_.kv.head_dim());
+        return {{keys, stride}, {keys + tokens * stride, copied_stride<T>(x_.kv.head_dim_v())}};
     }
 
     index longest_kv(index first, index heads) const noexcept {
@@ -162,9 +136,12 @@ private:
         if (row >= tokens) return;
         auto const from = head_at(head);
         auto const to = copy_at(place - wave, tokens);
-        index const count = std::min(copy_rows, tokens - row);
-        widen_rows<T>(from.keys.from(row), count, x_.k.shape.head_dim, const_cast<T*>(to.keys.row(row)), to.keys.stride);
-        widen_rows<T>(from.values.from(row), count, x_.v.shape.head_dim, const_cast<T*>(to.values.row(row)), to.values.stride);
+        index const end = std::min(row + copy_rows, tokens);
+        row = std::max<index>(row, from.held_from);
+        index const count = end - row;
+        if (count <= 0) return;
+        widen_rows<T>(from.keys.from(row), count, x_.kv.head_dim(), const_cast<T*>(to.keys.row(row)), to.keys.stride);
+        widen_rows<T>(from.values.from(row), count, x_.kv.head_dim_v(), const_cast<T*>(to.values.row(row)), to.values.stride);
     }
 
     void attend_item(index wave, work_item const& item, index slot) const noexcept {
@@ -173,19 +150,27 @@ private:
         head_context const ctx{at.sequence, static_cast<position>(q_tokens), static_cast<position>(kv_tokens),
                                static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
         auto const rows = rows_of(item);
-        arena scratch{memory_.slots + slot * plan_.slot_bytes};
-        if (plan_.unit_of_rows(group_ * q_tokens) == unit_kind::narrow) {
+        index const few = plan_.narrow_rows_of(group_ * q_tokens, rows.count);
+        if (few < rows.count) attend_wide(rows.part(0, rows.count - few), wave, at, ctx, slot);
+        if (few > 0) {
+            arena scratch{memory_.slots + slot * plan_.slot_bytes};
             auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
-            attend_narrow<1>(rows, at, ctx, x);
-            return;
+            attend_narrow<1>(rows.part(rows.count - few, few), at, ctx, x);
         }
-        index const head_dim = x_.q.shape.head_dim, head_dim_v = x_.v.shape.head_dim, kv_cols = plan_.wide_tiles.kv_cols;
+    }
+
+    void attend_wide(row_block<Q, O> const& rows, index wave, placed_head const& at, head_context const& ctx,
+                     index slot) const noexcept {
+        arena scratch{memory_.slots + slot * plan_.slot_bytes};
+        index const head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v(), kv_cols = plan_.wide_tiles.kv_cols;
         auto const x = wide_slot<P>::lay_out(scratch, plan_.shape, plan_.wide_tiles);
         wide_unit<P, Rule> unit{x.unit, rule_, ctx, head_dim, head_dim_v, scale_};
         if (at.place < order_.copied_heads()) {
-            imbrex::attend(unit, rows, copy_at(at.place - wave, kv_tokens), rule_, ctx, kv_cols, observer_);
+            auto copy = copy_at(at.place - wave, ctx.kv_len);
+            copy.held_from = head_at(at).held_from;
+            imbrex::attend(unit, rows, copy, rule_, ctx, kv_cols, observer_);
         } else {
-            widened<T, dense_head<K, V>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
+            widened<T, kv_head<key_rows, value_rows>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
             imbrex::attend(unit, rows, kv, rule_, ctx, kv_cols, observer_);
         }
     }
@@ -193,13 +178,15 @@ private:
     // Asks for the rows of a short item that this worker is likely to take next: of many short ones the first touch of each would
     // be a third of the time (windows of 49 tokens, D=32, BSHD: 31.5 -> 24 ms, AMD Zen 4, g++ 12, 2026-11-30).
     void expect_item(work_item const& item) const noexcept {
-        index const tokens = kv_.of(item.head.sequence).count, head_dim = x_.q.shape.head_dim, head_dim_v = x_.v.shape.head_dim;
-        if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;
-        dense_head<K, V> const kv = head_at(item.head);
-        row_block<Q, O> const rows = rows_of(item);
-        prefetch_rows(kv.keys.data, kv.keys.stride, tokens, head_dim);
-        prefetch_rows(kv.values.data, kv.values.stride, tokens, head_dim_v);
-        if (group_ == 1) prefetch_rows(rows.query(0), rows.q_token, rows.count, head_dim);
+        if constexpr (in_one_run<Source>) {
+            index const tokens = kv_.of(item.head.sequence).count, head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v();
+            if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;
+            auto const kv = head_at(item.head);
+            row_block<Q, O> const rows = rows_of(item);
+            prefetch_rows(kv.keys.data, kv.keys.stride, tokens, head_dim);
+            prefetch_rows(kv.values.data, kv.values.stride, tokens, head_dim_v);
+            if (group_ == 1) prefetch_rows(rows.query(0), rows.q_token, rows.count, head_dim);
+        }
     }
 
     // The narrow unit with the fewest rows that hold these.
@@ -209,7 +196,7 @@ private:
         if constexpr (R < narrow_rows_limit<P>()) {
             if (rows.count > R) return attend_narrow<2 * R>(rows, at, ctx, x);
         }
-        narrow_unit<P, Rule, R> unit{x, rule_, ctx, x_.q.shape.head_dim, x_.v.shape.head_dim, scale_};
+        narrow_unit<P, Rule, R, key_rows, value_rows> unit{x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_};
         imbrex::attend(unit, rows, head_at(at), rule_, ctx, plan_.narrow_kv_cols, observer_);
     }
 
@@ -235,7 +222,7 @@ private:
     }
 
     plan const& plan_;
-    operands<P> const& x_;
+    operands<P, Source> const& x_;
     row_stats_view<float> lse_;
     Rule const& rule_;
     executor_ref executor_;

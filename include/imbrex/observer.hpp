@@ -9,7 +9,8 @@
 
 namespace imbrex {
 
-// The key tiles of one work item (a tile of query rows on one kv head). All of them together: ceil(keys / kv_cols).
+// The key tiles of one tile of query rows on one kv head; rows at its end that the narrow unit takes are a tile of their own. All
+// of them together: ceil(keys / kv_cols of the unit).
 struct tile_counts {
     index skipped = 0;    // outside the rule's kv_bounds, or classified `none`: never touched
     index full = 0;       // computed, without asking the mask for each score
@@ -17,7 +18,7 @@ struct tile_counts {
     friend constexpr bool operator==(tile_counts const&, tile_counts const&) = default;
 };
 
-// item(counts) is called once per work item, from the worker that did it: by several threads at once. It must not throw.
+// item(counts) is called once per tile of query rows, from the worker that did it: by several threads at once. It must not throw.
 template <class O>
 concept tile_observer = requires(O& o, tile_counts const& counts) {
     o.item(counts);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "imbrex/view.hpp"
 
@@ -9,12 +10,6 @@ namespace imbrex {
 
 // A sequence's entry of the batch axis. A batch of 1 serves every sequence, and packed tokens have no other.
 constexpr index batch_entry(shape4 const& shape, index sequence) noexcept { return shape.batch == 1 ? 0 : sequence; }
-
-// How the two sides of a call are packed; each may be without the other.
-struct packing {
-    packed_starts q{};
-    packed_starts kv{};
-};
 
 // The tokens [first, first + count) of one sequence: of its entry of the batch axis, or of all packed tokens.
 struct token_run {
@@ -31,21 +26,26 @@ public:
           sequences_{starts ? std::ssize(*starts) - 1 : shape.batch},
           tokens_{shape.tokens} {}
 
+    // Sequences that have a length each, after as many tokens that all have.
+    constexpr explicit sequence_side(std::span<position const> lengths, index before = 0) noexcept
+        : lengths_{lengths.data()}, sequences_{std::ssize(lengths)}, tokens_{before} {}
+
     constexpr index sequences() const noexcept { return sequences_; }
-    constexpr bool packed() const noexcept { return starts_ != nullptr; }
+    constexpr bool of_one_length() const noexcept { return starts_ == nullptr && lengths_ == nullptr; }
     constexpr token_run of(index sequence) const noexcept {
         if (starts_ != nullptr) return {starts_[sequence], index{starts_[sequence + 1]} - starts_[sequence]};
-        return {0, tokens_};
+        return {0, lengths_ != nullptr ? tokens_ + lengths_[sequence] : tokens_};
     }
     constexpr index longest() const noexcept {
-        if (starts_ == nullptr) return tokens_;
+        if (of_one_length()) return tokens_;
         index most = 0;
         for (index s = 0; s < sequences_; ++s) most = std::max(most, of(s).count);
         return most;
     }
 
 private:
-    position const* starts_ = nullptr;    // null: not packed
+    position const* starts_ = nullptr;     // null: not packed
+    position const* lengths_ = nullptr;    // null: of one length
     index sequences_ = 0;
     index tokens_ = 0;
 };

@@ -49,6 +49,17 @@ enum class errc : std::int32_t {
     starts_overlap,
     packed_batch,
     sequence_count,
+    plan_layout,
+    lengths_count,
+    length_range,
+    page_count,
+    page_size,
+    page_id,
+    table_lists,
+    table_order,
+    table_width,
+    table_ids,
+    prefix_mismatch,
 };
 
 // The operand of a rule that an error speaks of.
@@ -94,6 +105,12 @@ constexpr std::string_view role_name(std::int64_t role) noexcept {
 
 constexpr std::string_view plan_property(std::int64_t property) noexcept {
     constexpr std::string_view names[] = {"the number of query heads", "the number of kv heads", "head_dim", "value's head_dim"};
+    return property >= 0 && property < 4 ? names[property] : std::string_view{"a property"};
+}
+
+constexpr std::string_view prefix_property(std::int64_t property) noexcept {
+    constexpr std::string_view names[] = {"key's number of heads", "value's number of heads", "key's head_dim",
+                                          "value's head_dim"};
     return property >= 0 && property < 4 ? names[property] : std::string_view{"a property"};
 }
 
@@ -236,15 +253,43 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << role_name(a) << "'s sequences end at token " << b << " but it has " << c
                      << " tokens; the last sequence start is the end of the last sequence";
         case errc::starts_overlap:
-            return t
-                   << "imbrex: " << role_name(a)
-                   << "'s sequence starts share memory with the output, the lse or the workspace; give them memory of their own";
+            return t << "imbrex: " << role_name(a)
+                     << (a == 0 ? "'s sequence starts" : "'s sequence starts, lengths or block table")
+                     << " share memory with the output, the lse or the workspace; give them memory of their own";
         case errc::packed_batch:
             return t << "imbrex: " << role_name(a) << " has batch " << b
                      << " but is packed; it must be 1, with all sequences along the tokens";
         case errc::sequence_count:
             return t << "imbrex: " << role_name(a) << " has " << b << " packed sequences but the query has " << c
                      << "; they must be as many";
+        case errc::plan_layout:
+            return t << "imbrex: the plan was made for keys and values in one run, but these come in pages, a ring or two parts; "
+                     << "set problem.layout to kv_layout::paged";
+        case errc::lengths_count:
+            return t << "imbrex: there are " << a << " kv lengths but " << b << " sequences of queries; pass one for each";
+        case errc::length_range:
+            return t << "imbrex: the kv length of sequence " << b << " is " << a << " but must be between 0 and " << c;
+        case errc::page_count: return t << "imbrex: key has " << a << " pages but value has " << b << "; they must be as many";
+        case errc::page_size:
+            return t << "imbrex: a sequence has " << a << " tokens of keys but pages, or rings, of 0; give them room";
+        case errc::page_id:
+            return t << "imbrex: the block table's id " << a << " is " << b << " but there are " << c
+                     << " pages, counted from 0; check the table, and the lengths that say how much of it is used";
+        case errc::table_lists:
+            return t << "imbrex: the block table has " << a << " starts but needs " << b
+                     << ", one entry more than there are sequences";
+        case errc::table_order:
+            return t << "imbrex: the block table of sequence " << a << " starts at " << b << " and has " << c
+                     << " ids; starts must not fall, and widths are 0 or more";
+        case errc::table_width:
+            return t << "imbrex: sequence " << a << " needs " << b << " pages for its length but its block table has " << c
+                     << "; pass all its pages, or its right length";
+        case errc::table_ids:
+            return t << "imbrex: the block table of sequence " << a << " reaches to id " << b << " but only " << c
+                     << " ids were passed; pass `width` ids for each sequence";
+        case errc::prefix_mismatch:
+            return t << "imbrex: " << prefix_property(a) << " is " << b << " in the prefix but " << c
+                     << " in the suffix; they must be equal";
     }
     return t << "imbrex: unknown error";
 }

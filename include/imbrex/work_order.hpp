@@ -41,7 +41,7 @@ public:
             return of_a == of_b ? a < b : of_a > of_b;
         };
         std::iota(order_, order_ + sequences_, 0);
-        bool const equal = !q.packed() && !kv.packed();
+        bool const equal = q.of_one_length() && kv.of_one_length();
         if (!equal && !std::is_sorted(order_, order_ + sequences_, goes_first))
             std::sort(order_, order_ + sequences_, goes_first);
         first_item_[0] = 0;

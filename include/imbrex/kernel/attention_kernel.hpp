@@ -2,6 +2,8 @@
 // FlashAttention-2's order (Dao 2023, arXiv:2307.08691, Alg. 1): o is normalised once, at the end.
 #pragma once
 
+#include <algorithm>
+
 #include "imbrex/observer.hpp"
 #include "imbrex/units/unit.hpp"
 
@@ -12,7 +14,8 @@ void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rul
             index kv_cols, Observer& observer) noexcept {
     unit.begin(rows);    // q packed; m, l, o reset
     [[maybe_unused]] tile_counts counts;
-    kv_range const seen_by_any = kv_bounds_of(rule, ctx, unit.q_first(), unit.q_last());
+    kv_range seen_by_any = kv_bounds_of(rule, ctx, unit.q_first(), unit.q_last());
+    seen_by_any.begin = std::max(seen_by_any.begin, kv.held_from);
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);
         tile_window const w{unit.q_first(), unit.q_last(), static_cast<position>(j), static_cast<position>(end)};

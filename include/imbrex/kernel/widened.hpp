@@ -1,4 +1,5 @@
-// Keys and values in the type that a unit computes in: in place where they are stored in it, else widened into scratch.
+// Keys and values in the type that a unit computes in: in place where they are stored in it and in one run, else widened,
+// or gathered, into scratch.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,9 @@ IMBREX_ISA_BEGIN
 
 // Rows [0, count) of `from`, n elements each, as T at `to`, rows to_stride apart. Prefetches a few rows ahead, since rows that
 // lie far apart are beyond the hardware's prefetchers.
-template <class T, class E>
-IMBREX_NOINLINE void widen_rows(rows<E> from, index count, index n, T* to, index to_stride) noexcept {
+template <class T, row_set Rows>
+IMBREX_NOINLINE void widen_rows(Rows from, index count, index n, T* to, index to_stride) noexcept {
+    using E = typename Rows::element;
     constexpr index W = lane_count<T>;
     constexpr index line = static_cast<index>(64 / sizeof(E));
     constexpr index rows_ahead = 8;
@@ -39,35 +41,40 @@ struct widening_scratch {
     T* keys = nullptr;      // kv_cols x copied_stride(head_dim)
     T* values = nullptr;    // kv_cols x copied_stride(head_dim_v)
 
+    // gathered: keys and values may come in several runs of rows.
     template <class K, class E>
-    static widening_scratch lay_out(arena& memory, index head_dim, index head_dim_v, index kv_cols) noexcept {
+    static widening_scratch lay_out(arena& memory, index head_dim, index head_dim_v, index kv_cols, bool gathered) noexcept {
         widening_scratch s;
-        if constexpr (!std::is_same_v<K, T>) s.keys = memory.take<T>(kv_cols * copied_stride<T>(head_dim));
-        if constexpr (!std::is_same_v<E, T>) s.values = memory.take<T>(kv_cols * copied_stride<T>(head_dim_v));
+        if (gathered || !std::is_same_v<K, T>) s.keys = memory.take<T>(kv_cols * copied_stride<T>(head_dim));
+        if (gathered || !std::is_same_v<E, T>) s.values = memory.take<T>(kv_cols * copied_stride<T>(head_dim_v));
         return s;
     }
 };
 
-// A kv head of any encoding, seen as a kv head of T.
+// A kv head of any encoding and addressing, seen as rows of T a stride apart.
 template <class T, class Head>
 struct widened {
     Head head;
     widening_scratch<T> scratch;
     index head_dim = 0;
     index head_dim_v = 0;
+    position held_from = head.held_from;
 
-    kv_tile<T, T> tile(index kv_begin, index kv_end) const noexcept {
+    kv_tile<rows<T>, rows<T>> tile(index kv_begin, index kv_end) const noexcept {
         auto const t = head.tile(kv_begin, kv_end);
         index const n = kv_end - kv_begin;
         return {as_t(t.keys, n, head_dim, scratch.keys), as_t(t.values, n, head_dim_v, scratch.values)};
     }
 
 private:
-    template <class E>
-    static rows<T> as_t(rows<E> source, index count, index n, T* to) noexcept {
-        if constexpr (std::is_same_v<E, T>) {
+    template <row_set Rows>
+    static rows<T> as_t(Rows const& source, index count, index n, T* to) noexcept {
+        if constexpr (std::is_same_v<Rows, rows<T>>) {
             return source;
         } else {
+            if constexpr (std::is_same_v<typename Rows::element, T>) {
+                if (auto const run = source.in_one_run(count)) return *run;
+            }
             index const stride = copied_stride<T>(n);
             widen_rows<T>(source, count, n, to, stride);
             return {to, stride};

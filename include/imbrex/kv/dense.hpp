@@ -1,9 +1,7 @@
 // Keys and values in two dense tensors of the caller's.
 #pragma once
 
-#include "imbrex/dtype.hpp"
-#include "imbrex/rows.hpp"
-#include "imbrex/view.hpp"
+#include "imbrex/kv/source.hpp"
 
 namespace imbrex {
 
@@ -17,13 +15,31 @@ struct dense_kv {
 template <class K, class V>
 dense_kv(tensor_view<K>, tensor_view<V>) -> dense_kv<std::remove_const_t<K>, std::remove_const_t<V>>;
 
-// One kv head of it, as the loop reads it.
+// Dense keys and values, packed ones too.
 template <class K, class V>
-struct dense_head {
-    rows<K> keys;
-    rows<V> values;
+struct dense_source {
+    using key_rows = rows<K>;
+    using value_rows = rows<V>;
 
-    constexpr kv_tile<K, V> tile(index kv_begin, index) const noexcept { return {keys.from(kv_begin), values.from(kv_begin)}; }
+    tensor_view<K const> k;
+    tensor_view<V const> v;
+    packed_starts starts{};
+
+    constexpr sequence_side sequences() const noexcept { return {k.shape, starts}; }
+    constexpr index heads() const noexcept { return k.shape.heads; }
+    constexpr index head_dim() const noexcept { return k.shape.head_dim; }
+    constexpr index head_dim_v() const noexcept { return v.shape.head_dim; }
+    constexpr bool lies_apart() const noexcept { return tokens_lie_apart(k) || tokens_lie_apart(v); }
+    constexpr kv_head<key_rows, value_rows> head(index sequence, index at) const noexcept {
+        token_run const tokens = sequences().of(sequence);
+        if (tokens.count == 0) return {};
+        return {rows_of(k, sequence, tokens.first, at), rows_of(v, sequence, tokens.first, at)};
+    }
 };
+
+template <class K, class V>
+auto source_of(dense_kv<K, V> const& kv) noexcept {
+    return dense_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v)};
+}
 
 }    // namespace imbrex

@@ -1,8 +1,7 @@
 // Keys and values of sequences packed one after another in two tensors of the caller's.
 #pragma once
 
-#include "imbrex/dtype.hpp"
-#include "imbrex/view.hpp"
+#include "imbrex/kv/dense.hpp"
 
 namespace imbrex {
 
@@ -18,5 +17,10 @@ struct packed_kv {
 
 template <class K, class V>
 packed_kv(tensor_view<K>, tensor_view<V>, std::span<position const>) -> packed_kv<std::remove_const_t<K>, std::remove_const_t<V>>;
+
+template <class K, class V>
+auto source_of(packed_kv<K, V> const& kv) noexcept {
+    return dense_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.starts};
+}
 
 }    // namespace imbrex

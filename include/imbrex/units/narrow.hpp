@@ -18,14 +18,14 @@
 
 IMBREX_ISA_BEGIN
 
-template <class P, class Rule, int R>
+template <class P, class Rule, int R, row_set KeyRows = rows<typename P::key>, row_set ValueRows = rows<typename P::value>>
 class narrow_unit {
 public:
     using T = typename P::score;
     using K = typename P::key;
     using E = typename P::value;
     using row_type = row_block<typename P::query, typename P::output>;
-    using tile_type = kv_tile<K, E>;
+    using tile_type = kv_tile<KeyRows, ValueRows>;
     static constexpr int W = lane_count<T>;
 
     narrow_unit(narrow_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
@@ -123,14 +123,15 @@ private:
 
     // Scores of keys [j, j + n) for the rows of pair p, taking Side keys side by side.
     template <int Side>
-    IMBREX_ALWAYS_INLINE V score_block(rows<K> keys, index j, int n, int p, tile_window const& w) noexcept {
+    IMBREX_ALWAYS_INLINE V score_block(KeyRows const& keys, index j, int n, int p, tile_window const& w) noexcept {
         array_of<V, W> acc;
         IMBREX_UNROLL for (int i = 0; i < W; ++i) acc[i] = V(T(0));
         T const* const q = x_.q + p * at_once * q_stride_;
         index const in_pairs = head_dim_ / (2 * W) * (2 * W);
         IMBREX_UNROLL for (int i = 0; i < block; i += Side) {
             if (Side == one_by_one && i >= n) continue;
-            K const* const key = keys.row(j + i);
+            array_of<K const*, Side> key;
+            IMBREX_UNROLL for (int u = 0; u < Side; ++u) key[u] = keys.row(j + i + u);
             _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
                 array_of<V, at_once> q_low, q_high;
                 IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
@@ -140,7 +141,7 @@ private:
                 }
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
                     V low, high;
-                    simd::load_pair(key + u * keys.stride + d, low, high);
+                    simd::load_pair(key[u] + d, low, high);
                     low = in_register<T>(low), high = in_register<T>(high);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
@@ -150,7 +151,7 @@ private:
             }
             for (index d = in_pairs; d < head_dim_; d += W) {
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                    V const x = load_upto<T>(key + u * keys.stride + d, head_dim_ - d);
+                    V const x = load_upto<T>(key[u] + d, head_dim_ - d);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
                         a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
@@ -203,7 +204,7 @@ private:
     }
 
     // Blocks of V that stay in L1 while each pair of rows passes over them.
-    void accumulate_keys(rows<E> values, index first, index last) noexcept {
+    void accumulate_keys(ValueRows const& values, index first, index last) noexcept {
         index const row_bytes = head_dim_v_ * static_cast<index>(sizeof(E));
         index const step = std::max<index>(4, l1_block_bytes / row_bytes);
         for (index j = first; j < last; j += step) {
@@ -229,7 +230,7 @@ private:
 
     // o_tile[rows of pair p][d ... d + C W) += p v over keys [j, j + n); with the first columns, l_tile too.
     template <int C>
-    IMBREX_NOINLINE void accumulate_columns(rows<E> values, index j, index n, int p, index d) noexcept {
+    IMBREX_NOINLINE void accumulate_columns(ValueRows const& values, index j, index n, int p, index d) noexcept {
         array_of<array_of<V, C>, at_once> acc;
         array_of<V, at_once> l;
         IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
@@ -237,8 +238,9 @@ private:
             IMBREX_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = V(T(0));
         }
         T const* weights = x_.s + p * s_stride_ + j * at_once;
-        E const* value = values.row(j) + d;
-        _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, weights += at_once, value += values.stride) {
+        row_walk walk{values, j};
+        _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, ++walk, weights += at_once) {
+            E const* const value = *walk + d;
             array_of<V, C> x;
             if constexpr (C == 1) {
                 x[0] = load_upto<T>(value, head_dim_v_ - d);

@@ -40,6 +40,13 @@ struct row_block {
     Q const* query(index r) const noexcept { return q + (token(r) * q_token + head(r) * q_head); }
     O* output(index r) const noexcept { return out + (token(r) * out_token + head(r) * out_head); }
     float* log_sum_exp(index r) const noexcept { return lse + (token(r) * lse_token + head(r) * lse_head); }
+    // n rows from row r on.
+    row_block part(index r, index n) const noexcept {
+        row_block b = *this;
+        b.first += r;
+        b.count = n;
+        return b;
+    }
 };
 
 template <class U>

@@ -25,7 +25,7 @@ class wide_unit : wide_geometry<typename P::score> {
 public:
     using T = typename P::score;
     using row_type = row_block<typename P::query, typename P::output>;
-    using tile_type = kv_tile<T, T>;
+    using tile_type = kv_tile<rows<T>, rows<T>>;
     using geometry = wide_geometry<T>;
     using geometry::max_rows;
     using geometry::W;

@@ -1,0 +1,74 @@
+// Keys and values in pages of a pool, as block tables tell (Kwon et al. 2023, PagedAttention, arXiv:2309.06180).
+#pragma once
+
+#include "imbrex/kv/source.hpp"
+
+namespace imbrex {
+
+// The pages of each sequence, in the order of its tokens. Either a matrix, `width` ids a sequence; or, with `starts`, lists one
+// after another: sequence s has ids[starts[s]] up to ids[starts[s + 1]]. Only the ids that a sequence's length needs are read.
+struct block_table {
+    std::span<position const> ids{};
+    index width = 0;
+    std::span<position const> starts{};
+
+    constexpr index first(index sequence) const noexcept {
+        return starts.empty() ? sequence * width : starts[static_cast<std::size_t>(sequence)];
+    }
+    constexpr index count(index sequence) const noexcept {
+        return starts.empty() ? width : starts[static_cast<std::size_t>(sequence) + 1] - first(sequence);
+    }
+};
+
+// k (pages, page size, kv_heads, head_dim), v (pages, page size, kv_heads, head_dim_v): bshd(...) views pages that are laid out
+// [pages, page size, heads, head_dim], bhsd(...) those of [pages, heads, page size, head_dim]. Any page size from 1 on. Sequence
+// s has lengths[s] tokens: token t is slot t % page size of its page t / page size. Sequences may share pages. Slots beyond the
+// length, and pages that no sequence has, are never used. Ids of pages that a window leaves out must be valid all the same.
+template <class K, class V = K>
+struct paged_kv {
+    tensor_view<K const> k;
+    tensor_view<V const> v;
+    block_table table;
+    std::span<position const> lengths;
+};
+
+template <class K, class V>
+paged_kv(tensor_view<K>, tensor_view<V>, block_table, std::span<position const>)
+    -> paged_kv<std::remove_const_t<K>, std::remove_const_t<V>>;
+
+template <class K, class V>
+struct paged_source {
+    using key_rows = paged_rows<K>;
+    using value_rows = paged_rows<V>;
+
+    tensor_view<K const> k;
+    tensor_view<V const> v;
+    block_table table;
+    std::span<position const> lengths;
+    page_division page_size{k.shape.tokens};
+
+    constexpr sequence_side sequences() const noexcept { return sequence_side{lengths}; }
+    constexpr index heads() const noexcept { return k.shape.heads; }
+    constexpr index head_dim() const noexcept { return k.shape.head_dim; }
+    constexpr index head_dim_v() const noexcept { return v.shape.head_dim; }
+    constexpr bool lies_apart() const noexcept { return true; }
+    constexpr kv_head<key_rows, value_rows> head(index sequence, index at) const noexcept {
+        if (sequences().of(sequence).count == 0) return {};
+        return {in_pages(k, sequence, at), in_pages(v, sequence, at)};
+    }
+
+private:
+    template <class E>
+    constexpr paged_rows<E> in_pages(tensor_view<E const> const& t, index sequence, index head) const noexcept {
+        return {t.row(0, 0, t.shape.heads == 1 ? 0 : head), table.ids.data() + table.first(sequence),
+                t.shape.batch == 1 ? 0 : t.strides.batch, t.shape.tokens == 1 ? 0 : t.strides.token, page_size};
+    }
+};
+
+template <class K, class V>
+auto source_of(paged_kv<K, V> const& kv) noexcept {
+    return paged_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.table, kv.lengths,
+                                                      page_division{std::max<index>(1, kv.k.shape.tokens)}};
+}
+
+}    // namespace imbrex
