@@ -17,7 +17,7 @@ using imbrex::status;
 using imbrex::status_text;
 using imbrex::tensor_role;
 
-constexpr errc last_code = errc::sequence_count;
+constexpr errc last_code = errc::prefix_mismatch;
 
 bool contains(std::string_view text, std::string_view piece) {
     return text.find(piece) != std::string_view::npos;
@@ -102,6 +102,17 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::starts_overlap, tensor_role::query}, {"query's sequence starts", "workspace", "their own"}},
         {status{errc::packed_batch, tensor_role::value, 2}, {"value", "batch 2", "must be 1"}},
         {status{errc::sequence_count, tensor_role::key, 3, 4}, {"key has 3", "query has 4", "as many"}},
+        {status{errc::plan_layout}, {"one run", "pages, a ring", "kv_layout::paged"}},
+        {status{errc::lengths_count, 3, 4}, {"3 kv lengths", "4 sequences", "one for each"}},
+        {status{errc::length_range, -5, 2, 64}, {"sequence 2 is -5", "between 0 and 64", "kv length"}},
+        {status{errc::page_count, 64, 63}, {"key has 64 pages", "value has 63", "as many"}},
+        {status{errc::page_size, 12}, {"12 tokens", "of 0", "room"}},
+        {status{errc::page_id, 17, 77, 64}, {"id 17 is 77", "64 pages", "check the table"}},
+        {status{errc::table_lists, 2, 3}, {"2 starts", "needs 3", "one entry more"}},
+        {status{errc::table_order, 1, 4, -1}, {"sequence 1", "starts at 4", "-1 ids"}},
+        {status{errc::table_width, 1, 4, 3}, {"sequence 1 needs 4 pages", "has 3", "right length"}},
+        {status{errc::table_ids, 1, 6, 4}, {"sequence 1", "id 6", "only 4 ids"}},
+        {status{errc::prefix_mismatch, 2, 64, 128}, {"key's head_dim is 64 in the prefix", "128", "equal"}},
     };
     int expected_code = 1;
     for (sentence_case const& one : cases) {
