@@ -196,7 +196,8 @@ private:
         if constexpr (R < narrow_rows_limit<P>()) {
             if (rows.count > R) return attend_narrow<2 * R>(rows, at, ctx, x);
         }
-        narrow_unit<P, Rule, R, key_rows, value_rows> unit{x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_};
+        narrow_unit<P, Rule, R, key_rows, value_rows> unit{
+            x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};
         imbrex::attend(unit, rows, head_at(at), rule_, ctx, plan_.narrow_kv_cols, observer_);
     }
 

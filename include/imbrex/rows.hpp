@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "imbrex/config.hpp"
 
@@ -118,6 +119,16 @@ private:
     E const* row_;
     index stride_;
 };
+
+// f of rows [first, first + n) of a set, told as rows a stride apart where they are that: addresses then cost nothing.
+template <row_set R, class F>
+constexpr auto with_run(R const& all, index first, index n, F const& f) noexcept {
+    R const some = all.from(first);
+    if constexpr (!std::is_same_v<R, rows<typename R::element>>) {
+        if (auto const run = some.in_one_run(n)) return f(*run);
+    }
+    return f(some);
+}
 
 // Keys and values of one window.
 template <row_set KeyRows, row_set ValueRows>

@@ -51,13 +51,20 @@ struct paged_source {
     constexpr index heads() const noexcept { return k.shape.heads; }
     constexpr index head_dim() const noexcept { return k.shape.head_dim; }
     constexpr index head_dim_v() const noexcept { return v.shape.head_dim; }
-    constexpr bool lies_apart() const noexcept { return true; }
+    constexpr bool lies_apart() const noexcept { return lies_apart(k) || lies_apart(v); }
     constexpr kv_head<key_rows, value_rows> head(index sequence, index at) const noexcept {
         if (sequences().of(sequence).count == 0) return {};
         return {in_pages(k, sequence, at), in_pages(v, sequence, at)};
     }
 
 private:
+    // Whether the rows that lie together in a page are too few for the hardware to prefetch.
+    template <class E>
+    static constexpr bool lies_apart(tensor_view<E const> const& t) noexcept {
+        constexpr index enough_bytes = 4096;
+        return t.strides.token != t.shape.head_dim ||
+               t.shape.tokens * t.shape.head_dim * static_cast<index>(sizeof(E)) < enough_bytes;
+    }
     template <class E>
     constexpr paged_rows<E> in_pages(tensor_view<E const> const& t, index sequence, index head) const noexcept {
         return {t.row(0, 0, t.shape.heads == 1 ? 0 : head), table.ids.data() + table.first(sequence),
