@@ -92,6 +92,26 @@ IMBREX_ALWAYS_INLINE constexpr float to_float(T x) noexcept {
     return static_cast<float>(x);
 }
 
+// The value of every pattern.
+template <class F8>
+struct f8_values {
+    float of[256] = {};
+    constexpr f8_values() noexcept {
+        for (int b = 0; b < 256; ++b) of[b] = to_float(F8::from_bits(static_cast<std::uint8_t>(b)));
+    }
+};
+template <class F8>
+inline constexpr f8_values<F8> f8_table{};
+
+// to_float, for loops that have nothing but scalar code: 8-bit floats come from a table of 1 KB.
+template <class T>
+IMBREX_ALWAYS_INLINE constexpr float looked_up(T x) noexcept {
+    if constexpr (std::same_as<T, f8_e4m3> || std::same_as<T, f8_e5m2>)
+        return f8_table<T>.of[x.bits];
+    else
+        return to_float(x);
+}
+
 static_assert(sizeof(f8_e4m3) == 1 && std::is_trivial_v<f8_e4m3> && std::is_standard_layout_v<f8_e4m3>);
 static_assert(sizeof(f8_e5m2) == 1 && std::is_trivial_v<f8_e5m2> && std::is_standard_layout_v<f8_e5m2>);
 

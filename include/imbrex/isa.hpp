@@ -67,6 +67,11 @@
 #else
 #define IMBREX_TAG_VNNI
 #endif
+#ifdef __AVX512VBMI__
+#define IMBREX_TAG_VBMI _vbmi
+#else
+#define IMBREX_TAG_VBMI
+#endif
 #ifdef __F16C__
 #define IMBREX_TAG_F16C _f16c
 #else
@@ -83,11 +88,11 @@
 #define IMBREX_TAG_FMA
 #endif
 
-#define IMBREX_CAT7(a, b, c, d, e, f, g) a##b##c##d##e##f##g
-#define IMBREX_TAG_EXPAND(a, b, c, d, e, f, g) IMBREX_CAT7(a, b, c, d, e, f, g)
+#define IMBREX_CAT8(a, b, c, d, e, f, g, h) a##b##c##d##e##f##g##h
+#define IMBREX_TAG_EXPAND(a, b, c, d, e, f, g, h) IMBREX_CAT8(a, b, c, d, e, f, g, h)
 #define IMBREX_TAG                                                                                                               \
     IMBREX_TAG_EXPAND(IMBREX_TAG_BASE, IMBREX_TAG_FMA, IMBREX_TAG_F16C, IMBREX_TAG_BF16, IMBREX_TAG_FP16, IMBREX_TAG_VNNI,       \
-                      IMBREX_TAG_AMX)
+                      IMBREX_TAG_VBMI, IMBREX_TAG_AMX)
 
 // Opens and closes namespace imbrex::<tag>; everything that computes stands between the two.
 #define IMBREX_ISA_BEGIN                                                                                                         \

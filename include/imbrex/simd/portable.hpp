@@ -9,7 +9,7 @@
 
 #include <xsimd/xsimd.hpp>
 
-#include "imbrex/dtype.hpp"
+#include "imbrex/dtype_f8.hpp"
 #include "imbrex/isa.hpp"
 
 IMBREX_ISA_BEGIN
@@ -92,7 +92,7 @@ struct portable_seam {
             return V::load_unaligned(p);
         } else {
             alignas(64) array_of<T, W> wide;
-            for (int i = 0; i < W; ++i) wide[i] = static_cast<T>(to_float(p[i]));
+            for (int i = 0; i < W; ++i) wide[i] = static_cast<T>(looked_up(p[i]));
             return V::load_aligned(wide);
         }
     }

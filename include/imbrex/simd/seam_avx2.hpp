@@ -3,13 +3,13 @@
 
 #include <immintrin.h>
 
-#include "imbrex/simd/portable.hpp"
+#include "imbrex/simd/bytes_avx2.hpp"
 
 IMBREX_ISA_BEGIN
 
-struct avx2_seam : portable_seam<float> {
+struct avx2_seam : avx2_bytes {
     static_assert(W == 8, "imbrex: xsimd chose other vectors than AVX2 has; is XSIMD_DEFAULT_ARCH set?");
-    using portable_seam<float>::load;
+    using avx2_bytes::load;
     using portable_seam<float>::store;
 
     static IMBREX_ALWAYS_INLINE V fma(V a, V b, V c) noexcept { return V(_mm256_fmadd_ps(a.data, b.data, c.data)); }
@@ -40,7 +40,7 @@ struct avx2_seam : portable_seam<float> {
     }
 #endif
 
-    using portable_seam<float>::load_pair;
+    using avx2_bytes::load_pair;
     // Even elements, then odd ones: a shift and a mask for 16 elements.
     static IMBREX_ALWAYS_INLINE void load_pair(bf16 const* p, V& low, V& high) noexcept {
         __m256i const bits = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p));

@@ -5,16 +5,18 @@
 
 #include <immintrin.h>
 
-#include "imbrex/simd/portable.hpp"
+#include "imbrex/simd/bytes_avx512.hpp"
 
 IMBREX_ISA_BEGIN
 
 // Masks of all lanes: g++ 12's unmasked forms of these intrinsics warn of an uninitialised operand that they ignore; with a
 // constant full mask the same instructions come out.
-struct avx512_seam : portable_seam<float> {
+struct avx512_seam : avx512_bytes {
     static_assert(W == 16, "imbrex: xsimd chose other vectors than AVX-512 has; is XSIMD_DEFAULT_ARCH set?");
-    static constexpr __mmask16 all16 = 0xffff;
     static constexpr __mmask8 all8 = 0xff;
+    using avx512_bytes::load;
+    using avx512_bytes::load_first;
+    using avx512_bytes::load_pair;
 
     static IMBREX_ALWAYS_INLINE V from_int(lanes<I> x) noexcept { return V(_mm512_maskz_cvtepi32_ps(all16, x.data)); }
     static IMBREX_ALWAYS_INLINE V max(V a, V b) noexcept { return V(_mm512_maskz_max_ps(all16, a.data, b.data)); }
