@@ -17,7 +17,7 @@ using imbrex::status;
 using imbrex::status_text;
 using imbrex::tensor_role;
 
-constexpr errc last_code = errc::prefix_mismatch;
+constexpr errc last_code = errc::rope_position;
 
 bool contains(std::string_view text, std::string_view piece) {
     return text.find(piece) != std::string_view::npos;

@@ -60,6 +60,15 @@ enum class errc : std::int32_t {
     table_width,
     table_ids,
     prefix_mismatch,
+    group_not_whole,
+    scales_shape,
+    append_shape,
+    append_first,
+    append_beyond,
+    append_positions,
+    rope_dim,
+    rope_frequencies_short,
+    rope_position,
 };
 
 // The operand of a rule that an error speaks of.
@@ -290,6 +299,29 @@ inline status_text status::message() const noexcept {
         case errc::prefix_mismatch:
             return t << "imbrex: " << prefix_property(a) << " is " << b << " in the prefix but " << c
                      << " in the suffix; they must be equal";
+        case errc::group_not_whole:
+            return t << "imbrex: " << role_name(a) << " has rows of " << b << " numbers, which are no whole groups of " << c
+                     << " that share a scale; choose a group that divides them";
+        case errc::scales_shape:
+            return t << "imbrex: " << role_name(a) << "'s scales are " << b << " in all, or lie along other axes than its rows; "
+                     << c << " are needed, see the encoding's header for their shape";
+        case errc::append_shape:
+            return t << "imbrex: the new " << role_name(a) << " rows have " << b << " (sequences, tokens, heads or head_dim) but "
+                     << c << " is what the cache, or the other tensor of the call, has";
+        case errc::append_first:
+            return t << "imbrex: " << a << " first slots were passed for " << b
+                     << " sequences; pass one for each, or one for all";
+        case errc::append_beyond:
+            return t << "imbrex: the new tokens of sequence " << a << " reach to slot " << b << " but slots are 0 up to " << c
+                     << "; make room first";
+        case errc::append_positions:
+            return t << "imbrex: " << a << " positions were passed for " << b << " new tokens; pass one for each, or none";
+        case errc::rope_dim: return t << "imbrex: rotary_dim is " << a << " but must be even and between 0 and head_dim, " << b;
+        case errc::rope_frequencies_short:
+            return t << "imbrex: rope has " << a << " frequencies but needs " << b << ", half of rotary_dim";
+        case errc::rope_position:
+            return t << "imbrex: rope is to turn by position " << a << " but its tables of cosines and sines have " << b
+                     << " rows; make longer tables";
     }
     return t << "imbrex: unknown error";
 }

@@ -1,0 +1,282 @@
+// New tokens in caches of every encoding and addressing: the right rows in the right slots, turned by the right positions, and
+// nothing else touched. Expected rows are computed in double from the definition of rotary embedding.
+#include "imbrex/kv/append.hpp"
+
+#include <array>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "guard.hpp"
+
+namespace imbrex_test {
+namespace {
+
+using namespace imbrex;
+using imbrex::index;
+
+constexpr index heads = 2, head_dim = 64, head_dim_v = 32;
+constexpr shape4 fresh_k{2, 3, heads, head_dim}, fresh_v{2, 3, heads, head_dim_v};
+
+class Append : public testing::Test {
+protected:
+    Append() {
+        std::mt19937 random{20261130};
+        std::normal_distribution<float> normal;
+        for (float& x : k_numbers) x = normal(random);
+        for (float& x : v_numbers) x = normal(random);
+        rope_frequencies(10000, {}, frequencies);
+    }
+
+    std::vector<float> k_numbers = std::vector<float>(static_cast<std::size_t>(fresh_k.elements()));
+    std::vector<float> v_numbers = std::vector<float>(static_cast<std::size_t>(fresh_v.elements()));
+    std::vector<float> frequencies = std::vector<float>(24);
+    tensor_view<float const> k = bshd<float const>(k_numbers.data(), fresh_k);
+    tensor_view<float const> v = bshd<float const>(v_numbers.data(), fresh_v);
+    rope turn{.rotary_dim = 48, .frequencies = frequencies};
+
+    // Number d of a new key, turned by its position.
+    double key(index b, index token, index head, index d, double at) const {
+        float const* const row = k.row(b, token, head);
+        if (d >= 48) return static_cast<double>(row[d]);
+        index const i = d % 24;
+        double const t = at * static_cast<double>(frequencies[static_cast<std::size_t>(i)]);
+        double const a = static_cast<double>(row[i]), c = static_cast<double>(row[i + 24]);
+        return d < 24 ? a * std::cos(t) - c * std::sin(t) : c * std::cos(t) + a * std::sin(t);
+    }
+};
+
+// How far a number may be from what was written, for numbers of magnitude up to `largest` in the row.
+template <class E>
+double tolerance(double x, double largest) {
+    x = std::fabs(x);
+    if constexpr (std::is_same_v<E, float>) return 1e-6 * largest;
+    if constexpr (std::is_same_v<E, f16>) return x / 2048 + 1e-6;
+    if constexpr (std::is_same_v<E, bf16>) return x / 256 + 1e-6;
+    if constexpr (std::is_same_v<E, f8_e4m3>) return x / 16 + 1e-3;
+    if constexpr (std::is_same_v<E, f8_e5m2>) return x / 8 + 1e-5;
+    if constexpr (std::is_same_v<E, std::int8_t> || std::is_same_v<E, q8_0_block>) return largest / 252;
+    if constexpr (std::is_same_v<E, int4_pair>) return largest / 13.9;
+    return largest / 7.9;    // q4_0: the side without a ninth code
+}
+
+// A dense cache of 2 sequences and 6 slots, poisoned.
+template <class E>
+struct dense_cache {
+    index dim;
+    index group = 32;
+    shape4 shape{2, 6, heads, row_units<E>(dim)};
+    guarded<E> memory{static_cast<std::size_t>(shape.elements())};
+    guarded<float> scales{static_cast<std::size_t>(12 * heads * dim / 32)};
+
+    tensor_view<E> rows() const { return bshd(memory.data(), shape); }
+    tensor_view<float> scale_view() const { return bshd(scales.data(), {2, 6, heads, dim / group}); }
+    auto destination() const {
+        if constexpr (side_scaled<E>)
+            return group_scaled_rows<E>{rows(), scale_view(), group};
+        else
+            return encoded_rows<E>{rows()};
+    }
+    double operator()(index b, index slot, index head, index d) const {
+        E const* const row = rows().row(b, slot, head);
+        if constexpr (side_scaled<E>)
+            return static_cast<double>(value_at(row, side_scales{scale_view().row(b, slot, head), group}, d));
+        else
+            return static_cast<double>(value_at(row, d));
+    }
+    bool untouched(index b, index slot) const {
+        auto const* const bytes = reinterpret_cast<unsigned char const*>(rows().row(b, slot, 0));
+        for (std::size_t i = 0; i < sizeof(E) * static_cast<std::size_t>(heads * shape.head_dim); ++i) {
+            if (bytes[i] != 0xff) return false;
+        }
+        return true;
+    }
+};
+
+template <class E>
+class AppendEncoded : public Append {};
+struct names {
+    template <class E>
+    static std::string GetName(int) {
+        return std::string{encoding_name<E>()};
+    }
+};
+using encodings = testing::Types<float, f16, bf16, f8_e4m3, f8_e5m2, std::int8_t, int4_pair, q8_0_block, q4_0_block>;
+TYPED_TEST_SUITE(AppendEncoded, encodings, names);
+
+TYPED_TEST(AppendEncoded, KeysAreTurnedAndBothLieInTheirSlotsAndNothingElseIsTouched) {
+    using E = TypeParam;
+    dense_cache<E> const keys{head_dim}, values{head_dim_v};
+    std::array<position, 2> const first{3, 1};
+    ASSERT_TRUE(append(this->k, this->v, keys.destination(), values.destination(), {.first = first, .turn = this->turn}).ok());
+    for (index b = 0; b < 2; ++b) {
+        index const begin = first[static_cast<std::size_t>(b)];
+        for (index slot = 0; slot < 6; ++slot) {
+            if (slot < begin || slot >= begin + 3) {
+                EXPECT_TRUE(keys.untouched(b, slot) && values.untouched(b, slot)) << b << ", " << slot;
+                continue;
+            }
+            for (index head = 0; head < heads; ++head) {
+                for (index d = 0; d < head_dim; ++d) {
+                    double const x = this->key(b, slot - begin, head, d, static_cast<double>(slot));
+                    ASSERT_NEAR(keys(b, slot, head, d), x, tolerance<E>(x, 4.5)) << b << ", " << slot << ", " << d;
+                }
+                for (index d = 0; d < head_dim_v; ++d) {
+                    auto const x = static_cast<double>(this->v.row(b, slot - begin, head)[d]);
+                    ASSERT_NEAR(values(b, slot, head, d), x, tolerance<E>(x, 4.5)) << b << ", " << slot << ", " << d;
+                }
+            }
+        }
+    }
+}
+
+TEST_F(Append, TakesSixteenBitTokensOfAnyStridesAndEncodesKeysUnlikeValues) {
+    std::vector<bf16> packed(2 * 3 * 512);    // q k v of a token side by side; k at 100, v at 300
+    for (std::size_t i = 0; i < packed.size(); ++i) packed[i] = bf16(static_cast<float>(i % 251) - 125.f);
+    auto const new_k = strided(packed.data() + 100, fresh_k, {1536, 512, head_dim, 1});
+    auto const new_v = strided(packed.data() + 300, fresh_v, {1536, 512, head_dim_v, 1});
+    dense_cache<float> const keys{head_dim};
+    dense_cache<q8_0_block> const values{head_dim_v};
+    ASSERT_TRUE(append(new_k, new_v, keys.destination(), values.destination()).ok());
+    for (index b = 0; b < 2; ++b) {
+        for (index slot = 0; slot < 3; ++slot) {
+            for (index d = 0; d < head_dim; ++d) ASSERT_EQ(keys(b, slot, 1, d), static_cast<double>(new_k.row(b, slot, 1)[d]));
+            for (index d = 0; d < head_dim_v; ++d)
+                ASSERT_NEAR(values(b, slot, 1, d), static_cast<double>(new_v.row(b, slot, 1)[d]), 125. / 252);
+        }
+    }
+}
+
+TEST_F(Append, PositionsMayBeGivenForAllSequencesOrForEach) {
+    for (bool const each : {false, true}) {
+        std::vector<position> positions{100, 7, 7};
+        if (each) positions.insert(positions.end(), {0, 5, 131071});
+        dense_cache<float> const keys{head_dim}, values{head_dim_v};
+        std::array<position, 1> const first{2};
+        append_options const o{.first = first, .turn = turn, .positions = positions};
+        ASSERT_TRUE(append(k, v, keys.destination(), values.destination(), o).ok());
+        for (index b = 0; b < 2; ++b) {
+            for (index i = 0; i < 3; ++i) {
+                double const at = positions[static_cast<std::size_t>(each ? b * 3 + i : i)];
+                for (index d = 0; d < head_dim; ++d) ASSERT_NEAR(keys(b, 2 + i, 0, d), key(b, i, 0, d, at), 5e-6) << b << i << d;
+            }
+        }
+    }
+}
+
+TEST_F(Append, ChannelScalesOfTheCallersAreUsed) {
+    std::vector<float> scales(heads * head_dim);
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = 0.03f + 0.001f * static_cast<float>(i);
+    dense_cache<std::int8_t> const keys{head_dim};
+    dense_cache<float> const values{head_dim_v};
+    channel_scaled_rows<std::int8_t> const to{keys.rows(), bshd<float const>(scales.data(), {1, 1, heads, head_dim})};
+    ASSERT_TRUE(append(k, v, to, values.destination()).ok());
+    for (index head = 0; head < heads; ++head) {
+        for (index d = 0; d < head_dim; ++d) {
+            float const scale = scales[static_cast<std::size_t>(head * head_dim + d)];
+            auto const x = static_cast<double>(value_at(keys.rows().row(1, 2, head), side_scales{&scale, 1000}, d));
+            ASSERT_NEAR(x, static_cast<double>(k.row(1, 2, head)[d]), 0.502 * static_cast<double>(scale));
+        }
+    }
+}
+
+// Values of one number a row, which is 10 sequence + token + 1, and keys of zeros: where does each end up?
+struct numbered {
+    std::vector<float> k = std::vector<float>(2 * 4), v = {1, 2, 3, 4, 11, 12, 13, 14};
+    tensor_view<float const> keys = bshd<float const>(k.data(), {2, 4, 1, 1});
+    tensor_view<float const> values = bshd<float const>(v.data(), {2, 4, 1, 1});
+};
+
+TEST(AppendSlots, PagesAreFoundInTheBlockTable) {
+    numbered const fresh;
+    std::vector<float> k(5 * 2), v(5 * 2);
+    std::array<position, 8> const ids{4, 0, 3, -1, -1, 2, 1, -1};    // page size 2; sequence 0 from slot 1 on, 1 from slot 2
+    std::array<position, 2> const first{1, 2};
+    shape4 const pages{5, 2, 1, 1};
+    ASSERT_TRUE(append(fresh.keys, fresh.values, encoded_rows<float>{bshd(k.data(), pages)},
+                       encoded_rows<float>{bshd(v.data(), pages)}, {.first = first}, paged_slots{{ids, 4}})
+                    .ok());
+    EXPECT_EQ(v, (std::vector<float>{2, 3, 13, 14, 11, 12, 4, 0, 0, 1}));
+}
+
+TEST(AppendSlots, ARingGoesRound) {
+    numbered const fresh;
+    std::vector<float> k(6), v(6);
+    std::array<position, 2> const first{0, 7};
+    shape4 const rings{2, 3, 1, 1};
+    ASSERT_TRUE(append(fresh.keys, fresh.values, encoded_rows<float>{bshd(k.data(), rings)},
+                       encoded_rows<float>{bshd(v.data(), rings)}, {.first = first}, ring_slots{})
+                    .ok());
+    EXPECT_EQ(v, (std::vector<float>{4, 2, 3, 13, 14, 12}));
+}
+
+class AppendErrors : public Append {
+protected:
+    dense_cache<float> keys{head_dim}, values{head_dim_v};
+
+    errc code(append_options const& o) const { return append(k, v, keys.destination(), values.destination(), o).code(); }
+    template <class Slots>
+    errc code_in(Slots const& slots) const {
+        return append(k, v, keys.destination(), values.destination(), {}, slots).code();
+    }
+    void TearDown() override { EXPECT_TRUE(keys.memory.poisoned() && values.memory.poisoned()); }
+};
+
+TEST_F(AppendErrors, SlotsAndPositionsThatAreNotThereAreRefused) {
+    std::array<position, 2> const beyond{3, 4}, negative{0, -1};
+    std::array<position, 3> const three{};
+    std::array<position, 4> const four{};
+    EXPECT_EQ(code({.first = beyond}), errc::append_beyond);
+    EXPECT_EQ(code({.first = negative}), errc::append_beyond);
+    EXPECT_EQ(code({.first = three}), errc::append_first);
+    EXPECT_EQ(code({.positions = four}), errc::append_positions);
+    EXPECT_EQ(code({.turn = {.rotary_dim = 66}}), errc::rope_dim);
+    std::array<float, 64> const table{};
+    EXPECT_EQ(code({.turn = {.rotary_dim = 64, .cosines = table, .sines = table}}), errc::rope_position);
+}
+
+TEST_F(AppendErrors, BlockTablesThatDoNotHoldTheTokensAreRefused) {
+    std::array<position, 2> const ids{0, 1}, bad{0, 2}, falling{5, 4};
+    std::array<position, 3> const starts{0, 1, 1};
+    EXPECT_EQ(code_in(paged_slots{{ids, 0}}), errc::table_width);
+    EXPECT_EQ(code_in(paged_slots{{std::span{ids}.first(1), 1}}), errc::table_ids);
+    EXPECT_EQ(code_in(paged_slots{{bad, 1}}), errc::page_id);
+    EXPECT_EQ(code_in(paged_slots{{ids, 0, starts}}), errc::table_width);
+    EXPECT_EQ(code_in(paged_slots{{ids, 0, falling}}), errc::table_order);
+    EXPECT_EQ(code_in(paged_slots{{ids, 0, std::span{starts}.first(1)}}), errc::table_lists);
+}
+
+TEST_F(AppendErrors, ShapesThatDoNotFitAreRefused) {
+    auto const code_of = [&](tensor_view<float const> const& new_k, tensor_view<float const> const& new_v) {
+        return append(new_k, new_v, keys.destination(), values.destination()).code();
+    };
+    auto const with = [](tensor_view<float const> t, shape4 shape) { return t.shape = shape, t; };
+    EXPECT_EQ(code_of(with(k, {2, 3, 1, head_dim}), v), errc::append_shape);
+    EXPECT_EQ(code_of(with(k, {2, 3, heads, 63}), v), errc::append_shape);
+    EXPECT_EQ(code_of(k, with(v, {1, 3, heads, head_dim_v})), errc::append_shape);
+    EXPECT_EQ(code_of(k, with(v, {2, 2, heads, head_dim_v})), errc::append_shape);
+    EXPECT_EQ(code_of(with(k, {3, 3, heads, head_dim}), with(v, {3, 3, heads, head_dim_v})), errc::append_shape);
+    tensor_view<float const> apart = k, nowhere = v;
+    apart.strides.dim = 2, nowhere.data = nullptr;
+    EXPECT_EQ(code_of(apart, v), errc::dim_stride);
+    EXPECT_EQ(code_of(k, nowhere), errc::null_data);
+}
+
+TEST_F(AppendErrors, GroupsThatDoNotDivideARowAndScalesOfAnotherShapeAreRefused) {
+    dense_cache<std::int8_t> const eight{head_dim};
+    dense_cache<int4_pair> const four{head_dim};
+    auto const code_of = [&](auto const& to) { return append(k, v, to, values.destination()).code(); };
+    for (index group : {0, -32, 24, 128}) {
+        EXPECT_EQ(code_of(group_scaled_rows<std::int8_t>{eight.rows(), eight.scale_view(), group}), errc::group_not_whole);
+    }
+    EXPECT_EQ(code_of(group_scaled_rows<int4_pair>{four.rows(), four.scale_view(), 1}), errc::group_not_whole);
+    EXPECT_EQ(code_of(group_scaled_rows<std::int8_t>{eight.rows(), eight.scale_view(), 16}), errc::scales_shape);
+    EXPECT_EQ(code_of(channel_scaled_rows<std::int8_t>{eight.rows(), eight.scale_view()}), errc::scales_shape);
+    EXPECT_TRUE(eight.memory.poisoned() && four.memory.poisoned());
+}
+
+}    // namespace
+}    // namespace imbrex_test
