@@ -19,9 +19,7 @@ using imbrex::tensor_role;
 
 constexpr errc last_code = errc::rope_position;
 
-bool contains(std::string_view text, std::string_view piece) {
-    return text.find(piece) != std::string_view::npos;
-}
+bool contains(std::string_view text, std::string_view piece) { return text.find(piece) != std::string_view::npos; }
 
 TEST(Status, DefaultIsOkAndTestsTrue) {
     constexpr status s;
@@ -66,7 +64,8 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
     sentence_case const cases[] = {
         {status{errc::negative_size, tensor_role::key, -7}, {"key", "-7", "0 or more"}},
         {status{errc::too_long, tensor_role::value, 2147483648, 2147483647}, {"value", "2147483648", "2147483647"}},
-        {status{errc::too_many, tensor_role::key, 2147483648, 2147483647}, {"key", "2147483648 sequences or heads", "2147483647"}},
+        {status{errc::too_many, tensor_role::key, 2147483648, 2147483647},
+         {"key", "2147483648 sequences or heads", "2147483647"}},
         {status{errc::head_dim_range, tensor_role::query, 2048, 1024}, {"query", "2048", "1024"}},
         {status{errc::head_dim_mismatch, 64, 80}, {"query has head_dim 64", "key has 80", "equal"}},
         {status{errc::heads_not_divisible, 12, 5}, {"12 query heads", "5 kv heads", "divide"}},
@@ -93,11 +92,14 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::no_workers, 0, 65536}, {"max_workers() = 0", "between 1 and 65536", "executor"}},
         {status{errc::tiles_unsupported, 24, 48, 256}, {"24 x 48", "q_rows x kv_cols", "256"}},
         {status{errc::scale_not_finite}, {"scale", "finite", "1/sqrt(head_dim)"}},
-        {status{errc::rule_too_short, static_cast<std::int64_t>(rule_operand::slopes), 8, 40}, {"slopes", "8 entries", "needs 40"}},
+        {status{errc::rule_too_short, static_cast<std::int64_t>(rule_operand::slopes), 8, 40},
+         {"slopes", "8 entries", "needs 40"}},
         {status{errc::rule_axis, 3, 256, 16}, {"256 keys", "16", "1 that serves all"}},
-        {status{errc::rule_value, static_cast<std::int64_t>(rule_operand::segment_ids), 3, 17}, {"segment ids", "holds 3", "at 17"}},
+        {status{errc::rule_value, static_cast<std::int64_t>(rule_operand::segment_ids), 3, 17},
+         {"segment ids", "holds 3", "at 17"}},
         {status{errc::starts_missing, tensor_role::query}, {"query's sequence starts", "empty", "one entry more"}},
-        {status{errc::starts_order, tensor_role::key, -4, 7}, {"key's sequence starts", "-4 at entry 7", "less than the entry before"}},
+        {status{errc::starts_order, tensor_role::key, -4, 7},
+         {"key's sequence starts", "-4 at entry 7", "less than the entry before"}},
         {status{errc::starts_beyond, tensor_role::key, 130, 128}, {"key's sequences", "token 130", "128 tokens"}},
         {status{errc::starts_overlap, tensor_role::query}, {"query's sequence starts", "workspace", "their own"}},
         {status{errc::packed_batch, tensor_role::value, 2}, {"value", "batch 2", "must be 1"}},
@@ -113,6 +115,15 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::table_width, 1, 4, 3}, {"sequence 1 needs 4 pages", "has 3", "right length"}},
         {status{errc::table_ids, 1, 6, 4}, {"sequence 1", "id 6", "only 4 ids"}},
         {status{errc::prefix_mismatch, 2, 64, 128}, {"key's head_dim is 64 in the prefix", "128", "equal"}},
+        {status{errc::group_not_whole, tensor_role::key, 80, 32}, {"key has rows of 80", "groups of 32", "divide"}},
+        {status{errc::scales_shape, tensor_role::value, 16, 64}, {"value's scales are 16", "64 are needed"}},
+        {status{errc::append_shape, tensor_role::key, 8, 4}, {"new key rows have 8", "4 is what"}},
+        {status{errc::append_first, 3, 2}, {"3 first slots", "2 sequences"}},
+        {status{errc::append_beyond, 1, 130, 128}, {"sequence 1", "slot 130", "up to 128"}},
+        {status{errc::append_positions, 4, 3}, {"4 positions", "3 new tokens"}},
+        {status{errc::rope_dim, 66, 64}, {"rotary_dim is 66", "head_dim, 64"}},
+        {status{errc::rope_frequencies_short, 16, 32}, {"16 frequencies", "32, half"}},
+        {status{errc::rope_position, 4096, 2048}, {"position 4096", "2048"}},
     };
     int expected_code = 1;
     for (sentence_case const& one : cases) {
