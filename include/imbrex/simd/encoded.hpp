@@ -114,7 +114,6 @@ template <class T>
 IMBREX_ALWAYS_INLINE lanes<T> load_scales(side_scales scales, index d, index n) noexcept {
     constexpr index W = lane_count<T>;
     if (scales.group == 1) return load_row_upto<T>(scales.data, d, n);
-    if (scales.group % W == 0 || scales.group >= n) return lanes<T>(scales.of(d));
     alignas(64) array_of<T, lane_count<T>> each = {};
     for (index i = 0; i < std::min(W, n - d); ++i) each[i] = scales.of(d + i);
     return lanes<T>::load_aligned(each);
@@ -124,14 +123,19 @@ IMBREX_ALWAYS_INLINE lanes<T> load_scales(side_scales scales, index d, index n) 
 template <class T, side_scaled E>
 IMBREX_ALWAYS_INLINE void widen_row(E const* row, side_scales scales, index n, T* to) noexcept {
     constexpr index W = lane_count<T>;
-    bool const in_vectors = scales.group % W == 0 && n % W == 0;
-    index const run = in_vectors ? std::min(scales.group, n) : W;    // numbers that share a scale, or a vector of scales
-    for (index first = 0; first < n; first += run) {
-        lanes<T> const scale = load_scales<T>(scales, first, n);
-        index const last = std::min(first + run, n);
-        index d = first;
-        for (; d + W <= last; d += W) (load_codes<T>(row, d) * scale).store_unaligned(to + d);
-        if (d < last) seam<T>::store_first(to + d, load_row_upto<T>(row, d, n) * scale, static_cast<int>(last - d));
+    if (n % W == 0 && (scales.group % W == 0 || scales.group >= n)) {    // no division: a scale for each run of vectors
+        for (index first = 0; first < n; first += scales.group, ++scales.data) {
+            lanes<T> const scale(*scales.data);
+            index const last = std::min(first + scales.group, n);
+            for (index d = first; d < last; d += W) (load_codes<T>(row, d) * scale).store_unaligned(to + d);
+        }
+        return;
+    }
+    index d = 0;
+    for (; d + W <= n; d += W) (load_codes<T>(row, d) * load_scales<T>(scales, d, n)).store_unaligned(to + d);
+    if (d < n) {
+        lanes<T> const x = load_row_upto<T>(row, d, n) * load_scales<T>(scales, d, n);
+        seam<T>::store_first(to + d, x, static_cast<int>(n - d));
     }
 }
 
