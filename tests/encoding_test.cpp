@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include <gtest/gtest.h>
 
@@ -24,6 +25,10 @@ static_assert(imbrex::row_units<int4_pair>(128) == 64 && imbrex::row_units<std::
 static_assert(imbrex::row_units<imbrex::bf16>(80) == 80 && imbrex::row_units<float>(3) == 3);
 static_assert(imbrex::kv_element<float> && imbrex::kv_element<imbrex::f8_e5m2> && imbrex::kv_element<int4_pair>);
 static_assert(!imbrex::kv_element<std::uint8_t> && !imbrex::kv_element<int> && !imbrex::kv_element<float const>);
+
+static_assert(std::is_same_v<imbrex::kv_storage_of<q8_0_block const>, q8_0_block>);
+static_assert(std::is_same_v<imbrex::kv_storage_of<imbrex::detail::native_f16>, f16>);
+static_assert(std::is_same_v<imbrex::kv_storage_of<std::int8_t const>, std::int8_t>);
 
 TEST(Encoding, AQ8BlockIsAScaleAndThirtyTwoWholeNumbers) {
     std::array<unsigned char, 68> bytes{};    // two blocks, as ggml writes them; the second with d = 0.5

@@ -53,6 +53,24 @@ concept side_scaled = std::same_as<E, std::int8_t> || std::same_as<E, int4_pair>
 template <class E>
 concept kv_element = (element<E> && std::same_as<E, storage_of<E>>) || byte_element<E> || block_encoded<E> || side_scaled<E>;
 
+namespace detail {
+
+template <class T>
+struct kv_storage {};
+template <element T>
+struct kv_storage<T> : storage<T> {};
+template <kv_element T>
+    requires(!element<T>)
+struct kv_storage<T> {
+    using type = T;
+};
+
+}    // namespace detail
+
+// storage_of, for whatever keys and values may be: _Float16 is f16, q8_0_block is itself.
+template <class T>
+using kv_storage_of = typename detail::kv_storage<std::remove_const_t<T>>::type;
+
 // Numbers in one E.
 template <kv_element E>
 inline constexpr index values_per_unit = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "imbrex/attention.hpp"
+#include "imbrex/kv/append.hpp"
 #include "imbrex/rules/alibi.hpp"
 #include "imbrex/rules/bias_tensor.hpp"
 #include "imbrex/rules/block_sparse.hpp"

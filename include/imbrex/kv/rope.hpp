@@ -50,6 +50,10 @@ struct rope {
     }
 };
 
+}    // namespace imbrex
+
+IMBREX_ISA_BEGIN
+
 // to[i] = theta^(-2 i / rotary_dim) / factors[i] for i < to.size(), rotary_dim being 2 to.size(). factors (Llama 3, LongRoPE;
 // ggml's freq_factors) may be empty: 1.
 inline void rope_frequencies(double theta, std::span<float const> factors, std::span<float> to) noexcept {
@@ -58,10 +62,6 @@ inline void rope_frequencies(double theta, std::span<float const> factors, std::
         to[i] = static_cast<float>(i < factors.size() ? plain / static_cast<double>(factors[i]) : plain);
     }
 }
-
-}    // namespace imbrex
-
-IMBREX_ISA_BEGIN
 
 // The sines and cosines of one position, which all heads of a token share.
 class rope_turn {
