@@ -62,8 +62,10 @@
 #else
 #define IMBREX_TAG_FP16
 #endif
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#if defined(__AVX512VNNI__)
 #define IMBREX_TAG_VNNI _vnni
+#elif defined(__AVXVNNI__)
+#define IMBREX_TAG_VNNI _avxvnni
 #else
 #define IMBREX_TAG_VNNI
 #endif
