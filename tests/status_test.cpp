@@ -17,7 +17,7 @@ using imbrex::status;
 using imbrex::status_text;
 using imbrex::tensor_role;
 
-constexpr errc last_code = errc::rope_position;
+constexpr errc last_code = errc::part_overlap;
 
 bool contains(std::string_view text, std::string_view piece) { return text.find(piece) != std::string_view::npos; }
 
@@ -124,6 +124,8 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::rope_dim, 66, 64}, {"rotary_dim is 66", "head_dim, 64"}},
         {status{errc::rope_frequencies_short, 16, 32}, {"16 frequencies", "32, half"}},
         {status{errc::rope_position, 4096, 2048}, {"position 4096", "2048"}},
+        {status{errc::part_shape, imbrex::part_output(3), 1, 5}, {"part 3's output", "5 on axis 1", "one shape"}},
+        {status{errc::part_overlap, tensor_role::lse, static_cast<std::int64_t>(imbrex::part_lse(12))}, {"part 12's lse", "merged lse", "in place"}},
     };
     int expected_code = 1;
     for (sentence_case const& one : cases) {
@@ -141,6 +143,9 @@ TEST(Status, RolesHaveNamesAndOthersAreTensors) {
     EXPECT_EQ(imbrex::role_name(static_cast<std::int64_t>(tensor_role::lse)), "lse");
     EXPECT_EQ(imbrex::role_name(-1), "tensor");
     EXPECT_EQ(imbrex::role_name(5), "tensor");
+    EXPECT_EQ(imbrex::role_text(static_cast<std::int64_t>(tensor_role::output)).view(), "output");
+    EXPECT_EQ(imbrex::role_text(static_cast<std::int64_t>(imbrex::part_output(0))).view(), "part 0's output");
+    EXPECT_EQ(imbrex::role_text(static_cast<std::int64_t>(imbrex::part_lse(41))).view(), "part 41's lse");
 }
 
 TEST(StatusText, WritesTheExtremesOfInt64InFull) {

@@ -3,6 +3,7 @@
 
 #include "imbrex/attention.hpp"
 #include "imbrex/kv/append.hpp"
+#include "imbrex/merge.hpp"
 #include "imbrex/rules/alibi.hpp"
 #include "imbrex/rules/bias_tensor.hpp"
 #include "imbrex/rules/block_sparse.hpp"

@@ -69,6 +69,8 @@ enum class errc : std::int32_t {
     rope_dim,
     rope_frequencies_short,
     rope_position,
+    part_shape,
+    part_overlap,
 };
 
 // The operand of a rule that an error speaks of.
@@ -112,6 +114,11 @@ constexpr std::string_view role_name(std::int64_t role) noexcept {
     return role >= 0 && role < 5 ? names[role] : std::string_view{"tensor"};
 }
 
+// The roles of a merge's parts, which are numbered from 0.
+constexpr std::int64_t first_part_role = 16;
+constexpr tensor_role part_output(std::int64_t part) noexcept { return static_cast<tensor_role>(first_part_role + 2 * part); }
+constexpr tensor_role part_lse(std::int64_t part) noexcept { return static_cast<tensor_role>(first_part_role + 2 * part + 1); }
+
 constexpr std::string_view plan_property(std::int64_t property) noexcept {
     constexpr std::string_view names[] = {"the number of query heads", "the number of kv heads", "head_dim", "value's head_dim"};
     return property >= 0 && property < 4 ? names[property] : std::string_view{"a property"};
@@ -148,6 +155,14 @@ private:
     std::size_t size_ = 0;
 };
 
+// The tensor's name, with the number of the part that it belongs to.
+inline status_text role_text(std::int64_t role) noexcept {
+    status_text t;
+    if (role < first_part_role) return t << role_name(role);
+    std::int64_t const of = role - first_part_role;
+    return t << "part " << of / 2 << (of % 2 == 0 ? "'s output" : "'s lse");
+}
+
 class [[nodiscard]] status {
 public:
     constexpr status() noexcept = default;
@@ -177,15 +192,15 @@ inline status_text status::message() const noexcept {
     switch (code_) {
         case errc::ok: return t << "ok";
         case errc::negative_size:
-            return t << "imbrex: " << role_name(a) << " has a negative size " << b << "; every size must be 0 or more";
+            return t << "imbrex: " << role_text(a) << " has a negative size " << b << "; every size must be 0 or more";
         case errc::too_long:
-            return t << "imbrex: " << role_name(a) << " has " << b << " rows, more than the " << c
+            return t << "imbrex: " << role_text(a) << " has " << b << " rows, more than the " << c
                      << " that token positions can count; split the call";
         case errc::too_many:
-            return t << "imbrex: " << role_name(a) << " has " << b << " sequences or heads, more than the " << c
+            return t << "imbrex: " << role_text(a) << " has " << b << " sequences or heads, more than the " << c
                      << " that can be counted; split the call";
         case errc::head_dim_range:
-            return t << "imbrex: " << role_name(a) << " has head_dim " << b << "; it must be between 1 and " << c;
+            return t << "imbrex: " << role_text(a) << " has head_dim " << b << "; it must be between 1 and " << c;
         case errc::head_dim_mismatch:
             return t << "imbrex: query has head_dim " << a << " but key has " << b << "; they must be equal";
         case errc::heads_not_divisible:
@@ -196,36 +211,36 @@ inline status_text status::message() const noexcept {
         case errc::kv_tokens_mismatch:
             return t << "imbrex: key has " << a << " tokens but value has " << b << "; they must be equal";
         case errc::batch_mismatch:
-            return t << "imbrex: " << role_name(a) << " has batch " << b << " but the query has " << c
+            return t << "imbrex: " << role_text(a) << " has batch " << b << " but the query has " << c
                      << "; make them equal, or 1 to share one kv among all";
         case errc::output_shape:
             return t << "imbrex: output's axis " << a << " (batch, tokens, heads, head_dim) is " << b << " but must be " << c;
         case errc::dim_stride:
-            return t << "imbrex: " << role_name(a) << " has stride " << b
+            return t << "imbrex: " << role_text(a) << " has stride " << b
                      << " along head_dim; it must be 1, copy the tensor so that its last axis is contiguous";
         case errc::too_far:
-            return t << "imbrex: " << role_name(a) << "'s axis of size " << b << " and stride " << c
+            return t << "imbrex: " << role_text(a) << "'s axis of size " << b << " and stride " << c
                      << " reaches further than addresses do; check its shape and strides";
         case errc::null_data:
-            return t << "imbrex: " << role_name(a) << " has " << b << " tokens but its data pointer is null; pass its memory";
+            return t << "imbrex: " << role_text(a) << " has " << b << " tokens but its data pointer is null; pass its memory";
         case errc::misaligned:
-            return t << "imbrex: " << role_name(a) << "'s data pointer is not a multiple of its element's alignment of " << b
+            return t << "imbrex: " << role_text(a) << "'s data pointer is not a multiple of its element's alignment of " << b
                      << " bytes; align it";
         case errc::output_self_overlap:
-            return t << "imbrex: " << role_name(a) << "'s stride " << b << " on an axis of size " << c
+            return t << "imbrex: " << role_text(a) << "'s stride " << b << " on an axis of size " << c
                      << " lets two results share an address; give each its own";
         case errc::output_overlaps_input:
-            return t << "imbrex: output shares memory with " << role_name(a) << "; attention cannot run in place";
-        case errc::lse_overlap: return t << "imbrex: lse shares memory with " << role_name(a) << "; give it memory of its own";
+            return t << "imbrex: output shares memory with " << role_text(a) << "; attention cannot run in place";
+        case errc::lse_overlap: return t << "imbrex: lse shares memory with " << role_text(a) << "; give it memory of its own";
         case errc::over_capacity:
-            return t << "imbrex: " << role_name(a) << " has " << b << " tokens but the plan was made for at most " << c
+            return t << "imbrex: " << role_text(a) << " has " << b << " tokens but the plan was made for at most " << c
                      << "; make a new plan";
         case errc::over_batch:
-            return t << "imbrex: " << role_name(a) << " has batch " << b << " but the plan was made for at most " << c
+            return t << "imbrex: " << role_text(a) << " has batch " << b << " but the plan was made for at most " << c
                      << "; make a new plan";
         case errc::plan_not_made: return t << "imbrex: the plan is empty; call make_plan first and look at its status";
         case errc::plan_dtype:
-            return t << "imbrex: " << role_name(a) << " has another element type than the plan was made for; make a new plan";
+            return t << "imbrex: " << role_text(a) << " has another element type than the plan was made for; make a new plan";
         case errc::plan_isa: return t << "imbrex: the plan was made by code compiled for another instruction set; make it here";
         case errc::plan_mismatch:
             return t << "imbrex: " << plan_property(a) << " is " << b << " but the plan was made for " << c
@@ -234,7 +249,7 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: the workspace has " << a << " bytes but " << b
                      << " are needed; pass that many, or allocate{} to let the call allocate them";
         case errc::workspace_overlap:
-            return t << "imbrex: the workspace shares memory with " << role_name(a) << "; give it memory of its own";
+            return t << "imbrex: the workspace shares memory with " << role_text(a) << "; give it memory of its own";
         case errc::out_of_memory: return t << "imbrex: allocating a workspace of " << a << " bytes failed";
         case errc::no_workers:
             return t << "imbrex: the executor says max_workers() = " << a << "; it must be between 1 and " << b;
@@ -253,23 +268,23 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: the rule's " << operand_name(a) << " holds " << b << " at " << c
                      << ", which is out of range or out of order; see the rule's header for what it may hold";
         case errc::starts_missing:
-            return t << "imbrex: " << role_name(a)
+            return t << "imbrex: " << role_text(a)
                      << "'s sequence starts are empty; pass one entry more than there are sequences";
         case errc::starts_order:
-            return t << "imbrex: " << role_name(a) << "'s sequence starts hold " << b << " at entry " << c
+            return t << "imbrex: " << role_text(a) << "'s sequence starts hold " << b << " at entry " << c
                      << ", which is negative or less than the entry before; they must not fall";
         case errc::starts_beyond:
-            return t << "imbrex: " << role_name(a) << "'s sequences end at token " << b << " but it has " << c
+            return t << "imbrex: " << role_text(a) << "'s sequences end at token " << b << " but it has " << c
                      << " tokens; the last sequence start is the end of the last sequence";
         case errc::starts_overlap:
-            return t << "imbrex: " << role_name(a)
+            return t << "imbrex: " << role_text(a)
                      << (a == 0 ? "'s sequence starts" : "'s sequence starts, lengths or block table")
                      << " share memory with the output, the lse or the workspace; give them memory of their own";
         case errc::packed_batch:
-            return t << "imbrex: " << role_name(a) << " has batch " << b
+            return t << "imbrex: " << role_text(a) << " has batch " << b
                      << " but is packed; it must be 1, with all sequences along the tokens";
         case errc::sequence_count:
-            return t << "imbrex: " << role_name(a) << " has " << b << " packed sequences but the query has " << c
+            return t << "imbrex: " << role_text(a) << " has " << b << " packed sequences but the query has " << c
                      << "; they must be as many";
         case errc::plan_layout:
             return t << "imbrex: the plan was made for keys and values in one run, but these come in pages, a ring or two parts; "
@@ -300,13 +315,13 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << prefix_property(a) << " is " << b << " in the prefix but " << c
                      << " in the suffix; they must be equal";
         case errc::group_not_whole:
-            return t << "imbrex: " << role_name(a) << " has rows of " << b << " numbers, which are no whole groups of " << c
+            return t << "imbrex: " << role_text(a) << " has rows of " << b << " numbers, which are no whole groups of " << c
                      << " that share a scale; choose a group that divides them";
         case errc::scales_shape:
-            return t << "imbrex: " << role_name(a) << "'s scales are " << b << " in all, or lie along other axes than its rows; "
+            return t << "imbrex: " << role_text(a) << "'s scales are " << b << " in all, or lie along other axes than its rows; "
                      << c << " are needed, see the encoding's header for their shape";
         case errc::append_shape:
-            return t << "imbrex: the new " << role_name(a) << " rows have " << b << " (sequences, tokens, heads or head_dim) but "
+            return t << "imbrex: the new " << role_text(a) << " rows have " << b << " (sequences, tokens, heads or head_dim) but "
                      << c << " is what the cache, or the other tensor of the call, has";
         case errc::append_first:
             return t << "imbrex: " << a << " first slots were passed for " << b
@@ -322,6 +337,12 @@ inline status_text status::message() const noexcept {
         case errc::rope_position:
             return t << "imbrex: rope is to turn by position " << a << " but its tables of cosines and sines have " << b
                      << " rows; make longer tables";
+        case errc::part_shape:
+            return t << "imbrex: " << role_text(a) << " has " << c << " on axis " << b
+                     << " (batch, tokens, heads, head_dim), unlike the merged output; give all of them one shape";
+        case errc::part_overlap:
+            return t << "imbrex: " << role_text(b) << " shares memory with the merged " << role_text(a)
+                     << " without being it; merge in place into a part of the same type, data and strides, or into other memory";
     }
     return t << "imbrex: unknown error";
 }

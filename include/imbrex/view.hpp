@@ -87,6 +87,9 @@ struct row_stats_view {
     constexpr T* at(index b, index head, index token) const noexcept {
         return data + (b * batch_stride + head * head_stride + token * token_stride);
     }
+    constexpr operator row_stats_view<T const>() const noexcept requires(!std::is_const_v<T>) {
+        return {data, batch_stride, head_stride, token_stride};
+    }
 };
 
 // Contiguous (batch, head, token) statistics for queries of this shape.
