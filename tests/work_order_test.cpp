@@ -25,14 +25,14 @@ struct ordered {
     std::vector<std::byte> memory;
     sequence_side q, kv;
 
-    ordered(sequence_side queries, sequence_side keys, index heads, imbrex::kv_layout layout = imbrex::kv_layout::contiguous)
+    ordered(sequence_side queries, sequence_side keys, index heads, imbrex::kv_layout layout = imbrex::kv_layout::contiguous, index head_dim = 8)
         : q{queries}, kv{keys} {
         EXPECT_TRUE(imbrex::make_plan<imbrex::precision<float>>({.batch = q.sequences(),
                                                                  .q_tokens = q.longest(),
                                                                  .kv_tokens = kv.longest(),
                                                                  .q_heads = 2 * heads,
                                                                  .kv_heads = heads,
-                                                                 .head_dim = 8,
+                                                                 .head_dim = head_dim,
                                                                  .layout = layout},
                                                                 p)
                         .ok());
@@ -114,6 +114,49 @@ TEST(WorkOrder, SequencesThatCopyTheirKvHeadsComeFirst) {
     EXPECT_EQ(x.order().copied_heads(), 4);
     EXPECT_EQ(sequences_in_order(x.order(work_order::copying::none), 2), (std::vector<index>{0, 3, 1, 2}));
     EXPECT_EQ(x.order(work_order::copying::none).copied_heads(), 0);
+}
+
+// Every head is cut into parts that are items one after another, and has its own run of states.
+TEST(WorkOrder, PartsOfAHeadAreItemsInTheirOrderWithStatesSideBySide) {
+    constexpr position longest = 20000;
+    starts const q = from_lengths({1, 30, 2, 0, 1, 1}), kv = from_lengths({longest, longest, 2049, longest, 100, 0});
+    ordered x{packed(q), packed(kv), 3, imbrex::kv_layout::contiguous, 128};
+    work_order const order = x.order();
+    index states = 0, items = 0;
+    for (index place = 0; place < order.heads(); ++place) {
+        imbrex::placed_head const head = order.head(place);
+        index const queries = x.q.of(head.sequence).count, keys = x.kv.of(head.sequence).count;
+        index const parts = queries == 1 && keys == longest ? 10 : queries == 2 ? 2 : 1;
+        ASSERT_EQ(x.p.kv_parts(queries, keys), queries > 0 ? parts : 1);
+        ASSERT_EQ(order.first_item(place), items);
+        ASSERT_EQ(order.first_state(place), states);
+        index const of_head = parts > 1 ? parts : x.p.row_tiles(queries);
+        for (index i = 0; i < of_head; ++i) {
+            imbrex::work_item const item = order.item(items + i);
+            EXPECT_EQ(item.head.place, place);
+            EXPECT_EQ(item.parts, parts);
+            EXPECT_EQ(item.part, parts > 1 ? i : 0);
+            EXPECT_EQ(item.row_tile, parts > 1 ? 0 : of_head - 1 - i);
+        }
+        items += of_head;
+        if (parts > 1) states += parts;
+    }
+    EXPECT_EQ(order.first_item(order.heads()), items);
+    EXPECT_EQ(order.first_state(order.heads()), states);
+    EXPECT_EQ(states, 3 * (10 + 2));
+}
+
+TEST(WorkOrder, AWaveEndsWhereTheStatesOfItsHeadsDo) {
+    starts const q = from_lengths({1, 1, 1}), kv = from_lengths({10000, 100, 5000});    // 5, 1 and 3 parts
+    ordered x{packed(q), packed(kv), 2, imbrex::kv_layout::contiguous, 128};
+    work_order const order = x.order();
+    EXPECT_EQ(sequences_in_order(order, 2), (std::vector<index>{0, 2, 1}));
+    EXPECT_EQ(order.end_of_wave(0, 6, 16), 6);
+    EXPECT_EQ(order.end_of_wave(0, 6, 15), 3);
+    EXPECT_EQ(order.end_of_wave(0, 6, 5), 1);
+    EXPECT_EQ(order.end_of_wave(1, 6, 7), 2);
+    EXPECT_EQ(order.end_of_wave(2, 6, 5), 3);
+    EXPECT_EQ(order.end_of_wave(3, 6, 5), 6);
 }
 
 }    // namespace

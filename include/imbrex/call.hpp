@@ -75,11 +75,14 @@ public:
     void run() const {
         index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
         for (index first = 0; first < order_.heads();) {
-            index const count = std::min(wave, copied - first), end = first + count == copied ? order_.heads() : first + count;
+            index const count = std::min(wave, copied - first);
+            index const end =
+                first + count == copied ? order_.end_of_wave(first, order_.heads(), memory_.state_count) : first + count;
             if (count > 0) {
                 index const parts = (longest_kv(first, count) + copy_rows - 1) / copy_rows;
                 share_out(count * parts, [&](index i, index) { prepare(first, first + i / parts, i % parts * copy_rows); });
             }
+            expect_parts(first, end);
             index const first_item = order_.first_item(first);
             index const items = order_.first_item(end) - first_item, tasks = std::min(workers_, items);
             share_out(items, [&](index i, index slot) {
@@ -155,7 +158,7 @@ private:
         if (few > 0) {
             arena scratch{memory_.slots + slot * plan_.slot_bytes};
             auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
-            attend_narrow<1>(rows.part(rows.count - few, few), at, ctx, x);
+            attend_narrow<1>(rows.part(rows.count - few, few), wave, item, ctx, x);
         }
     }
 
@@ -168,11 +171,12 @@ private:
         if (at.place < order_.copied_heads()) {
             auto copy = copy_at(at.place - wave, ctx.kv_len);
             copy.held_from = head_at(at).held_from;
-            imbrex::attend(unit, rows, copy, rule_, ctx, kv_cols, observer_);
+            imbrex::attend(unit, rows, copy, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
         } else {
             widened<T, kv_head<key_rows, value_rows>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
-            imbrex::attend(unit, rows, kv, rule_, ctx, kv_cols, observer_);
+            imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
         }
+        unit.finish(rows);    // o / l, log-sum-exp
     }
 
     // Asks for the rows of a short item that this worker is likely to take next: of many short ones the first touch of each would
@@ -191,14 +195,47 @@ private:
 
     // The narrow unit with the fewest rows that hold these.
     template <int R>
-    void attend_narrow(row_block<Q, O> const& rows, placed_head const& at, head_context const& ctx,
+    void attend_narrow(row_block<Q, O> const& rows, index wave, work_item const& item, head_context const& ctx,
                        narrow_scratch<T> const& x) const noexcept {
         if constexpr (R < narrow_rows_limit<P>()) {
-            if (rows.count > R) return attend_narrow<2 * R>(rows, at, ctx, x);
+            if (rows.count > R) return attend_narrow<2 * R>(rows, wave, item, ctx, x);
         }
         narrow_unit<P, Rule, R, key_rows, value_rows> unit{
             x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};
-        imbrex::attend(unit, rows, head_at(at), rule_, ctx, plan_.narrow_kv_cols, observer_);
+        index const keys = item.parts == 1 ? ctx.kv_len : plan_.split.keys_of_part(ctx.kv_len), first = item.part * keys;
+        kv_range const part{static_cast<position>(first), static_cast<position>(std::min<index>(first + keys, ctx.kv_len))};
+        imbrex::attend(unit, rows, head_at(item.head), part, rule_, ctx, plan_.narrow_kv_cols, observer_);
+        if (item.parts == 1 || merge_parts(unit, rows, wave, item)) unit.finish(rows);
+    }
+
+    // Leaves the unit's state of one part; the worker that is last of a head to do so merges them, in their order. Whether it
+    // did.
+    template <class Unit>
+    bool merge_parts(Unit& unit, row_block<Q, O> const& rows, index wave, work_item const& item) const noexcept {
+        index const first = order_.first_state(item.head.place) - order_.first_state(wave);
+        unit.park(part_at(first + item.part).state);
+        if (parts_to_come(first).fetch_sub(1, std::memory_order_acq_rel) > 1) return false;
+        unit.begin(rows);
+        for (index i = 0; i < item.parts; ++i) unit.add(part_at(first + i).state);
+        return true;
+    }
+
+    part_slot<P> part_at(index state) const noexcept {
+        arena memory{memory_.states + state * plan_.split.state_bytes};
+        return part_slot<P>::lay_out(memory, plan_.split.rows, x_.kv.head_dim_v());
+    }
+    std::atomic<index>& parts_to_come(index first_state) const noexcept {
+        return *std::launder(reinterpret_cast<std::atomic<index>*>(part_at(first_state).to_come));
+    }
+
+    // Sets the counts of the heads of a wave that are split.
+    void expect_parts(index wave, index end) const noexcept {
+        index const before = order_.first_state(wave);
+        if (order_.first_state(end) == before) return;
+        for (index place = wave; place < end; ++place) {
+            index const first = order_.first_state(place), parts = order_.first_state(place + 1) - first;
+            if (parts > 0) new (part_at(first - before).to_come) std::atomic<index>{parts};
+        }
     }
 
     row_block<Q, O> rows_of(work_item const& item) const noexcept {

@@ -39,6 +39,10 @@
 #define IMBREX_ALWAYS_INLINE inline __attribute__((always_inline))
 #define IMBREX_NOINLINE __attribute__((noinline))
 
+// A function that begins a cache line, so that its loops lie the same whatever stands before it: where one starts is worth 5 % of
+// the speed of decode (f32, 4/1 heads, 128k keys: 5.47 -> 5.23 ms, AMD Zen 4, g++ 12, 2026-11-30).
+#define IMBREX_NOINLINE_ALIGNED __attribute__((noinline, aligned(64)))
+
 // Preconditions are checked at the boundary and reported as a status; this re-states them inside, in debug builds.
 #ifndef IMBREX_ASSERT
 #define IMBREX_ASSERT(condition) assert(condition)

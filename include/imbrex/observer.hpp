@@ -18,7 +18,8 @@ struct tile_counts {
     friend constexpr bool operator==(tile_counts const&, tile_counts const&) = default;
 };
 
-// item(counts) is called once per tile of query rows, from the worker that did it: by several threads at once. It must not throw.
+// item(counts) is called once per tile of query rows, or once for each part that its keys are split into (split-KV), from the
+// worker that did it: by several threads at once. It must not throw.
 template <class O>
 concept tile_observer = requires(O& o, tile_counts const& counts) {
     o.item(counts);

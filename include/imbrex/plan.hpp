@@ -4,14 +4,18 @@
 // not plan anew. Several calls may run on one const plan at once, each with a workspace of its own.
 //
 // A call runs in waves of two phases, each one executor.run: *prepare* copies kv heads to contiguous scratch where that pays,
-// *attend* computes. Without copies there is one wave, of attend alone. Work items are taken from an atomic counter in the
-// workspace, in the order that work_order.hpp tells, and each item is computed by one worker in one order: the bits do not depend
-// on the number of threads.
+// *attend* computes. Without copies there is one wave, of attend alone, unless heads that are split (kv_split.hpp) are more than
+// the workspace has room for. Work items are taken from an atomic counter in the workspace, in the order that work_order.hpp
+// tells, and each item is computed by one worker in one order. The parts of a split head are items; who finishes the last of them
+// merges their states, in the order of the parts. So the bits do not depend on the number of threads.
+//
+// Split are heads whose rows are the narrow unit's (decode). Prefill over long keys is not: it has row tiles to share out.
 #pragma once
 
 #include <algorithm>
 
 #include "imbrex/kernel/widened.hpp"
+#include "imbrex/kv_split.hpp"
 #include "imbrex/precision.hpp"
 #include "imbrex/status.hpp"
 #include "imbrex/tune.hpp"
@@ -51,6 +55,7 @@ struct plan {
     index vector_rows = 1;              // of the wide unit: query rows in one vector
     index slot_bytes = 0;               // scratch of one worker
     index copy_bytes = 0;               // of one copied kv head; 0 where this plan copies none
+    kv_split split{};                   // of kv heads that the narrow unit reads
     std::string_view dtypes[4] = {};    // query, key, value, output
     std::string_view isa{};
 
@@ -74,6 +79,11 @@ struct plan {
         return unit_of_rows(rows) == unit_kind::narrow ? std::min<index>(1, rows)
                                                        : (rows + wide_tiles.q_rows - 1) / wide_tiles.q_rows;
     }
+    // Work items that the keys of one kv head are split into: 1 where the wide unit, which has row tiles to share out, reads
+    // them.
+    constexpr index kv_parts(index q_tokens, index kv_tokens) const noexcept {
+        return q_tokens > 0 && unit(q_tokens) == unit_kind::narrow ? split.parts(kv_tokens) : 1;
+    }
     // Whether calls with this many query tokens copy kv heads whose tokens lie far apart.
     constexpr bool copies(index q_tokens) const noexcept {
         return copy_bytes > 0 && shape.group() * q_tokens >= tune::copy_from_row_tiles * wide_tiles.q_rows;
@@ -89,8 +99,11 @@ struct workspace_layout {
     std::byte* counter = nullptr;    // of work items taken
     position* order = nullptr;       // the sequences, in the order in which they are taken
     index* first_item = nullptr;     // of each in that order, and the end of the last one's
+    index* first_state = nullptr;    // likewise, of the states of parts
     std::byte* slots = nullptr;      // one per worker
     std::byte* copies = nullptr;     // of heads_per_wave kv heads
+    std::byte* states = nullptr;     // of parts of kv heads
+    index state_count = 0;
     std::size_t bytes = 0;
 
     static workspace_layout of(plan const& p, index workers, std::byte* base) noexcept {
@@ -99,8 +112,12 @@ struct workspace_layout {
         w.counter = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
         w.order = memory.take<position>(p.shape.batch);
         w.first_item = memory.take<index>(p.shape.batch + 1);
+        w.first_state = memory.take<index>(p.shape.batch + 1);
         w.slots = memory.take<std::byte>(workers * p.slot_bytes);
         w.copies = memory.take<std::byte>(p.copy_bytes > 0 ? p.heads_per_wave(workers) * p.copy_bytes : 0);
+        index const heads_at_most = std::min(p.shape.batch, max_length) * p.shape.kv_heads;
+        w.state_count = p.split.states(heads_at_most, p.shape.kv_tokens, workers);
+        w.states = memory.take<std::byte>(w.state_count * p.split.state_bytes);
         w.bytes = memory.used();
         return w;
     }
@@ -122,6 +139,7 @@ inline status_text path_of(plan const& p, index q_tokens) noexcept {
       << (narrow ? p.narrow_kv_cols : p.wide_tiles.kv_cols);
     index const few = narrow ? 0 : p.narrow_rows_of(p.shape.group() * q_tokens, p.shape.group() * q_tokens);
     if (few > 0) t << ", the last " << few << (few == 1 ? " row" : " rows") << " of a kv head in the narrow unit";
+    if (index const parts = p.kv_parts(q_tokens, p.shape.kv_tokens); parts > 1) t << ", kv in " << parts << " parts";
     if (p.copies(q_tokens)) t << ", kv heads that lie apart copied";
     return t;
 }
@@ -174,6 +192,21 @@ narrow_scratch<typename P::score> lay_out_narrow(arena& memory, problem const& p
     return narrow_scratch<typename P::score>::lay_out(memory, rows, p.head_dim, p.head_dim_v, kv_cols);
 }
 
+// What is left of one part of a kv head until all parts are done: a count of parts to come, used of the first part's only, and
+// the state.
+template <precision_policy P>
+struct part_slot {
+    std::byte* to_come;
+    narrow_state<typename P::score> state;
+
+    static part_slot lay_out(arena& memory, index rows, index head_dim_v) noexcept {
+        part_slot s;
+        s.to_come = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
+        s.state = narrow_state<typename P::score>::lay_out(memory, rows, head_dim_v);
+        return s;
+    }
+};
+
 template <precision_policy P>
 constexpr index narrow_rows_limit() noexcept {
     return std::min<index>(tune::narrow_rows, lane_count<typename P::score>);
@@ -221,6 +254,17 @@ status make_plan(problem shape, plan& out) noexcept {
     if (shape.layout != kv_layout::contiguous && most_rows >= tune::copy_from_row_tiles * rows && shape.kv_tokens > 0) {
         p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) *
                        static_cast<index>(sizeof(T));
+    }
+    if (shape.q_tokens > 0 && shape.group() <= p.narrow_rows) {
+        index const token_bytes = shape.head_dim * static_cast<index>(sizeof(typename P::key)) +
+                                  shape.head_dim_v * static_cast<index>(sizeof(typename P::value));
+        index const keys = kv_split::least_keys_of(token_bytes, p.narrow_kv_cols);
+        if (shape.kv_tokens > keys) {
+            arena state_count{nullptr};
+            index const state_rows = std::min(p.narrow_rows, most_rows);
+            part_slot<P>::lay_out(state_count, state_rows, shape.head_dim_v);
+            p.split = {keys, p.narrow_kv_cols, state_rows, static_cast<index>(state_count.used())};
+        }
     }
     p.dtypes[0] = dtype_name<typename P::query>();
     p.dtypes[1] = dtype_name<typename P::key>();

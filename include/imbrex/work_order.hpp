@@ -16,10 +16,12 @@ struct placed_head {
     index kv_head = 0;
 };
 
-// A tile of query rows on it.
+// A tile of query rows on it, and the keys: one of so many parts.
 struct work_item {
     placed_head head;
     index row_tile = 0;
+    index part = 0;
+    index parts = 1;
 };
 
 // Decision: sequences from the largest to the smallest (queries x keys), the kv heads of a sequence one after another, each with
@@ -33,7 +35,11 @@ public:
 
     // Writes to memory.order and memory.first_item, which hold the plan's batch.
     work_order(plan const& p, sequence_side const& q, sequence_side const& kv, copying c, workspace_layout const& memory) noexcept
-        : order_{memory.order}, first_item_{memory.first_item}, sequences_{q.sequences()}, kv_heads_{p.shape.kv_heads} {
+        : order_{memory.order},
+          first_item_{memory.first_item},
+          first_state_{memory.first_state},
+          sequences_{q.sequences()},
+          kv_heads_{p.shape.kv_heads} {
         auto const copies = [&](index s) { return c == copying::as_planned && p.copies(q.of(s).count); };
         auto const goes_first = [&](position a, position b) {
             if (copies(a) != copies(b)) return copies(a);
@@ -44,11 +50,13 @@ public:
         bool const equal = q.of_one_length() && kv.of_one_length();
         if (!equal && !std::is_sorted(order_, order_ + sequences_, goes_first))
             std::sort(order_, order_ + sequences_, goes_first);
-        first_item_[0] = 0;
-        index queries = 0, items = 0;    // of the sequence before
+        first_item_[0] = first_state_[0] = 0;
+        index queries = 0, tiles = 0;    // of the sequence before
         for (index i = 0; i < sequences_; ++i) {
-            if (index const n = q.of(order_[i]).count; n != queries) queries = n, items = kv_heads_ * p.row_tiles(n);
-            first_item_[i + 1] = first_item_[i] + items;
+            if (index const n = q.of(order_[i]).count; n != queries) queries = n, tiles = p.row_tiles(n);
+            index const parts = tiles == 1 && p.split.least_keys > 0 ? p.kv_parts(queries, kv.of(order_[i]).count) : 1;
+            first_item_[i + 1] = first_item_[i] + kv_heads_ * tiles * parts;
+            first_state_[i + 1] = first_state_[i] + (parts > 1 ? kv_heads_ * parts : 0);
         }
         while (copied_heads_ < heads() && copies(order_[copied_heads_ / kv_heads_])) copied_heads_ += kv_heads_;
     }
@@ -62,20 +70,40 @@ public:
     index first_item(index place) const noexcept {
         if (place == heads()) return first_item_[sequences_];
         index const i = place / kv_heads_;
-        return first_item_[i] + place % kv_heads_ * tiles_of(i);
+        return first_item_[i] + place % kv_heads_ * items_of(i);
+    }
+
+    // The number of the first of a head's parts among all parts of split heads, or of the end.
+    index first_state(index place) const noexcept {
+        if (place == heads()) return first_state_[sequences_];
+        index const i = place / kv_heads_;
+        return first_state_[i] + (split(i) ? place % kv_heads_ * items_of(i) : 0);
+    }
+    // Up to which head, from `first` on, so many states hold the parts of all; at most `end`.
+    index end_of_wave(index first, index end, index states) const noexcept {
+        index const most = first_state(first) + states;
+        if (first_state(end) <= most) return end;
+        index last = first + 1;    // the states hold those of any one head
+        while (first_state(last + 1) <= most) ++last;
+        return last;
     }
 
     work_item item(index number) const noexcept {
         index const i = std::upper_bound(first_item_ + 1, first_item_ + sequences_, number) - (first_item_ + 1);
-        index const tiles = tiles_of(i), within = number - first_item_[i], kv_head = within / tiles;
-        return {{i * kv_heads_ + kv_head, order_[i], kv_head}, (kv_head + 1) * tiles - 1 - within};
+        index const items = items_of(i), within = number - first_item_[i], kv_head = within / items;
+        placed_head const head{i * kv_heads_ + kv_head, order_[i], kv_head};
+        if (split(i)) return {head, 0, within - kv_head * items, items};
+        return {head, (kv_head + 1) * items - 1 - within};
     }
 
 private:
-    index tiles_of(index i) const noexcept { return (first_item_[i + 1] - first_item_[i]) / kv_heads_; }
+    // Of each kv head of the sequence at place i: its row tiles, or its parts.
+    index items_of(index i) const noexcept { return (first_item_[i + 1] - first_item_[i]) / kv_heads_; }
+    bool split(index i) const noexcept { return first_state_[i + 1] > first_state_[i]; }
 
-    position* order_;      // sequences_
-    index* first_item_;    // sequences_ + 1
+    position* order_;       // sequences_
+    index* first_item_;     // sequences_ + 1
+    index* first_state_;    // sequences_ + 1
     index sequences_;
     index kv_heads_;
     index copied_heads_ = 0;

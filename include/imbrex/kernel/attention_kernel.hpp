@@ -1,5 +1,5 @@
 // THE loop: exact attention of one tile of query rows over one kv head, a tile of keys at a time.
-// FlashAttention-2's order (Dao 2023, arXiv:2307.08691, Alg. 1): o is normalised once, at the end.
+// FlashAttention-2's order (Dao 2023, arXiv:2307.08691, Alg. 1): o is normalised once, at the end, by the unit's finish.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,15 @@
 
 IMBREX_ISA_BEGIN
 
+// The keys of `part`, or of all of them; what becomes of the rows is left in the unit.
 template <attention_unit Unit, class Head, score_rule Rule, tile_observer Observer>
-void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rule const& rule, head_context const& ctx,
-            index kv_cols, Observer& observer) noexcept {
+void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, kv_range part, Rule const& rule,
+            head_context const& ctx, index kv_cols, Observer& observer) noexcept {
     unit.begin(rows);    // q packed; m, l, o reset
     [[maybe_unused]] tile_counts counts;
     kv_range seen_by_any = kv_bounds_of(rule, ctx, unit.q_first(), unit.q_last());
-    seen_by_any.begin = std::max(seen_by_any.begin, kv.held_from);
+    seen_by_any.begin = std::max({seen_by_any.begin, kv.held_from, part.begin});
+    seen_by_any.end = std::min(seen_by_any.end, part.end);
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);
         tile_window const w{unit.q_first(), unit.q_last(), static_cast<position>(j), static_cast<position>(end)};
@@ -27,9 +29,8 @@ void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, Rul
         unit.absorb();                // p = e^(scale (s - m)); l
         unit.accumulate(tile);        // o = e^(scale (m_old - m)) o + p v
     }
-    unit.finish(rows);    // o / l, log-sum-exp
     if constexpr (observes<Observer>) {
-        counts.skipped = (ctx.kv_len + kv_cols - 1) / kv_cols - counts.full - counts.partial;
+        counts.skipped = (part.end - part.begin + kv_cols - 1) / kv_cols - counts.full - counts.partial;
         observer.item(counts);
     }
 }

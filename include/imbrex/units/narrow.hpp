@@ -62,7 +62,7 @@ public:
         std::fill_n(x_.l, R, T(0));
     }
 
-    IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
+    IMBREX_NOINLINE_ALIGNED void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
         keys_ = w.kv_end - w.kv_begin;
         s_stride_ = (keys_ + block - 1) / block * W;
         seen_ = seen;
@@ -106,10 +106,33 @@ public:
         add_tile();
     }
 
+    // Instead of finish: leaves the state of the keys so far.
+    IMBREX_NOINLINE void park(narrow_state<T> const& to) const noexcept {
+        for (index i = 0; i < count_; ++i) {
+            to.m[i] = maximum(i);
+            to.l[i] = x_.l[i];
+            std::copy_n(x_.o + i * o_stride_, o_stride_, to.o + i * o_stride_);
+        }
+    }
+
+    // Takes in the state of other keys, as another tile.
+    IMBREX_NOINLINE void add(narrow_state<T> const& part) noexcept {
+        for (index i = 0; i < count_; ++i) {
+            if (part.l[i] == T(0)) continue;    // no keys; NaN is not 0
+            T const m = maximum(i), next = part.m[i] <= m ? m : part.m[i];
+            V const alpha = exp2_of<T>(V(m) - V(next), scale_.log2e), beta = exp2_of<T>(V(part.m[i]) - V(next), scale_.log2e);
+            for (index d = i * o_stride_; d < (i + 1) * o_stride_; d += W) {
+                simd::fma(V::load_aligned(x_.o + d), alpha, V::load_aligned(part.o + d) * beta).store_aligned(x_.o + d);
+            }
+            x_.l[i] = simd::fma(V(x_.l[i]), alpha, V(part.l[i]) * beta).get(0);
+            x_.m[i / at_once * W + i % at_once] = next;
+        }
+    }
+
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
         for (index i = 0; i < count_; ++i) {
             row_context<position> const ctx{ctx_, static_cast<position>(ctx_.head_first + r.head(i))};
-            row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, x_.m[i / at_once * W + i % at_once], x_.l[i]);
+            row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, maximum(i), x_.l[i]);
             unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, end.inverse, r.output(i));
             if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp();
         }
@@ -130,6 +153,8 @@ private:
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
     static constexpr index rows_ahead = 16;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
+
+    T maximum(index row) const noexcept { return x_.m[row / at_once * W + row % at_once]; }
 
     // Scores of n keys, at j of the tile, for the rows of pair p, taking Side keys side by side.
     template <int Side, row_set Keys>
@@ -259,7 +284,7 @@ private:
 
     // o_tile[rows of pair p][d ... d + C W) += p v over n keys, at j of the tile; with the first columns, l_tile too.
     template <int C, row_set Values>
-    IMBREX_NOINLINE void accumulate_columns(Values const& values, index j, index n, int p, index d) noexcept {
+    IMBREX_NOINLINE_ALIGNED void accumulate_columns(Values const& values, index j, index n, int p, index d) noexcept {
         array_of<array_of<V, C>, at_once> acc;
         array_of<V, at_once> l;
         IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {

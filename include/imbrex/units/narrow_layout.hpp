@@ -45,6 +45,22 @@ struct narrow_scratch {
     }
 };
 
+// What the narrow unit came to on some of the keys, not normalised.
+template <class T>
+struct narrow_state {
+    T* m;    // rows
+    T* l;    // rows
+    T* o;    // rows x padded head_dim_v, in the unit's order
+
+    static narrow_state lay_out(arena& memory, index rows, index head_dim_v) noexcept {
+        narrow_state s;
+        s.m = memory.take<T>(rows);
+        s.l = memory.take<T>(rows);
+        s.o = memory.take<T>(rows * narrow_scratch<T>::padded(head_dim_v));
+        return s;
+    }
+};
+
 // The first n elements at p, at most W; lanes beyond them are 0, and nothing beyond them is read.
 template <class T, class Element>
 IMBREX_ALWAYS_INLINE lanes<T> load_upto(Element const* p, index n) noexcept {

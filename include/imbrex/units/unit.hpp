@@ -9,6 +9,8 @@
 //   accumulate(tile)       o = factor * o + p v
 //   finish(rows)           o / l and the log-sum-exp, to the caller's memory; 0 and -inf where l is 0
 //
+// A unit of few rows may besides park what it has of some keys, as a state, and add such states of others (split-KV).
+//
 // The unit clamps all edges: rows, keys and head_dim need be no multiple of anything, and nothing beyond them is read.
 #pragma once
 
