@@ -128,6 +128,32 @@ TEST_F(AttentionSplit, ManyHeadsAreTakenInWaves) {
     EXPECT_TRUE(same_bits(first.memory, t.out.memory));
 }
 
+// The explicit policy: as many parts as the workers want, the values right, the bits the same for as many workers.
+TEST_F(AttentionSplit, WhereWorkersDecideShortCachesAreSplitToo) {
+    attention_case const c{.batch = 2, .q_tokens = 1, .kv_tokens = 1500, .q_heads = 4, .kv_heads = 1, .head_dim = head_dim, .sees = rule::bottom_right};
+    call_tensors<f32> const t{c};
+    fill(t);
+    plan p;
+    ASSERT_OK(imbrex::make_plan<f32>({.batch = 2, .q_tokens = 1, .kv_tokens = 2000, .q_heads = 4, .kv_heads = 1, .head_dim = head_dim, .split = imbrex::split_policy::by_workers}, p));
+    for (index const workers : {1, 3, 7}) {
+        guarded<std::byte> workspace{imbrex::workspace_bytes(p, workers)};
+        guarded<float> first{t.out.memory.size()};
+        for (bool const again : {false, true}) {
+            threads on_threads{workers};
+            backwards in_one{workers};
+            imbrex::executor_ref const e = again ? imbrex::executor_ref{in_one} : imbrex::executor_ref{on_threads};
+            ASSERT_OK(imbrex::attention(p, t.q.view, t.kv(), t.out.view, imbrex::causal{imbrex::align::bottom_right},
+                                        {.lse = imbrex::bhs(t.lse.data(), c.q()), .executor = e, .workspace = workspace}));
+            expect_accurate(t, visibility_of(c), accuracy::strict);
+            if (again) {
+                EXPECT_TRUE(same_bits(first, t.out.memory));
+            } else {
+                std::ranges::copy(t.out.memory, first.data());
+            }
+        }
+    }
+}
+
 class VarlenSplit : public VarlenFixture {};
 
 // Decode over long and short caches, prefill, and sequences without queries or keys; tokens of no sequence are NaN.

@@ -39,6 +39,20 @@ TEST(KvSplit, PartsCoverTheKeysInWholeTilesAndTheirNumberIsBounded) {
     static_assert(some.parts(imbrex::max_length) <= most);
 }
 
+TEST(KvSplit, WhereWorkersDecidePartsAreOfTheirShareAndEqual) {
+    constexpr kv_split shared{.least_keys = 256, .kv_cols = 256, .rows = 4, .state_bytes = 2304};
+    static_assert(shared.parts(256, 1) == 1 && shared.parts(257, 1) == 2 && shared.parts(16384, 1) == 64);
+    static_assert(shared.parts(10000, 20000) == 1 && shared.parts(10000, 5001) == 2 && shared.keys_of_part(10000, 4999) == 3584);
+    for (index kv = 1; kv < 40000; kv += 37) {
+        for (index const share : {1, 300, 5000, 100000}) {
+            index const parts = shared.parts(kv, share), keys = shared.keys_of_part(kv, share);
+            ASSERT_LE(parts, most);
+            ASSERT_LE(parts, shared.states(1, kv, 1) + 1);
+            if (parts > 1) { ASSERT_TRUE(parts * keys >= kv && (parts - 1) * keys < kv && parts <= shared.states(1, kv, 1)) << kv; }
+        }
+    }
+}
+
 // Any head that a call within the capacities has finds room, and more heads and workers need no less.
 TEST(KvSplit, StatesHoldAHeadOfAnyLengthAndAllHeadsOfFew) {
     for (index const capacity : {index{1}, index{2048}, index{2049}, index{100000}, index{200000}, imbrex::max_length}) {

@@ -146,6 +146,21 @@ TEST(WorkOrder, PartsOfAHeadAreItemsInTheirOrderWithStatesSideBySide) {
     EXPECT_EQ(states, 3 * (10 + 2));
 }
 
+TEST(WorkOrder, WhereWorkersDecideTheyAllGetParts) {
+    starts const q = from_lengths({1, 1, 30}), kv = from_lengths({4000, 1000, 30});
+    ordered x{packed(q), packed(kv), 2, imbrex::kv_layout::contiguous, 128};
+    ASSERT_TRUE(imbrex::make_plan<imbrex::precision<float>>({.batch = 3, .q_tokens = 30, .kv_tokens = 4000, .q_heads = 4, .kv_heads = 2, .head_dim = 128, .split = imbrex::split_policy::by_workers}, x.p).ok());
+    x.memory.resize(imbrex::workspace_bytes(x.p));
+    work_order const order = x.order();
+    EXPECT_EQ(order.share(), 10000 / imbrex::tune::shares_per_worker + 1);
+    EXPECT_EQ(order.first_state(order.heads()), 0);    // one worker: nothing to share
+    x.memory.resize(imbrex::workspace_bytes(x.p, 8));
+    auto const moved = reinterpret_cast<std::uintptr_t>(x.memory.data());
+    work_order const of_eight{x.p, x.q, x.kv, work_order::copying::as_planned, imbrex::workspace_layout::of(x.p, 8, x.memory.data() + (64 - moved % 64) % 64)};
+    EXPECT_EQ(of_eight.first_state(of_eight.heads()), 2 * 6 + 2 * 2);    // parts of 768 and 512 keys
+    EXPECT_EQ(of_eight.item(0).parts, 6);
+}
+
 TEST(WorkOrder, AWaveEndsWhereTheStatesOfItsHeadsDo) {
     starts const q = from_lengths({1, 1, 1}), kv = from_lengths({10000, 100, 5000});    // 5, 1 and 3 parts
     ordered x{packed(q), packed(kv), 2, imbrex::kv_layout::contiguous, 128};

@@ -202,7 +202,8 @@ private:
         }
         narrow_unit<P, Rule, R, key_rows, value_rows> unit{
             x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};
-        index const keys = item.parts == 1 ? ctx.kv_len : plan_.split.keys_of_part(ctx.kv_len), first = item.part * keys;
+        index const keys = item.parts == 1 ? ctx.kv_len : plan_.split.keys_of_part(ctx.kv_len, order_.share()),
+                    first = item.part * keys;
         kv_range const part{static_cast<position>(first), static_cast<position>(std::min<index>(first + keys, ctx.kv_len))};
         imbrex::attend(unit, rows, head_at(item.head), part, rule_, ctx, plan_.narrow_kv_cols, observer_);
         if (item.parts == 1 || merge_parts(unit, rows, wave, item)) unit.finish(rows);

@@ -9,8 +9,15 @@
 
 namespace imbrex {
 
-// Decision: where to split follows from the sequence's own length, the size of its rows and constants, never from the number of
-// threads or the other sequences: so the bits of a sequence are the same on any number of threads and in any batch.
+// What decides into how many parts keys are split.
+enum class split_policy {
+    by_length,     // the sequence's own length: the same bits on any number of threads, in any batch
+    by_workers,    // the executor's workers and the whole batch, so that all have work on short caches too: the bits change with
+                   // both, within rounding
+};
+
+// Decision: by default, where to split follows from the sequence's own length, the size of its rows and constants, never from the
+// number of threads or the other sequences: so the bits of a sequence are the same on any number of threads and in any batch.
 struct kv_split {
     index least_keys = 0;    // of a part; a multiple of kv_cols, so that tiles are those of one part; 0: nothing is split
     index kv_cols = 1;       // of the narrow unit's tiles
@@ -24,13 +31,16 @@ struct kv_split {
         return whole_tiles((tune::part_bytes + token_bytes - 1) / token_bytes, kv_cols);
     }
 
-    // Keys of each part but the last, which may have fewer.
-    constexpr index keys_of_part(index kv_tokens) const noexcept {
-        return std::max(least_keys, whole_tiles((kv_tokens + tune::most_parts - 1) / tune::most_parts, kv_cols));
+    // Keys of each part but the last, which may have fewer. share: keys that a part should have where workers decide, else 0.
+    constexpr index keys_of_part(index kv_tokens, index share = 0) const noexcept {
+        index const keys = std::max(least_keys, whole_tiles((kv_tokens + tune::most_parts - 1) / tune::most_parts, kv_cols));
+        if (share <= keys) return keys;
+        index const parts = (kv_tokens + share - 1) / share;    // of equal length
+        return std::max(keys, whole_tiles((kv_tokens + parts - 1) / std::max<index>(1, parts), kv_cols));
     }
-    constexpr index parts(index kv_tokens) const noexcept {
+    constexpr index parts(index kv_tokens, index share = 0) const noexcept {
         if (least_keys == 0 || kv_tokens <= least_keys) return 1;
-        index const keys = keys_of_part(kv_tokens);
+        index const keys = keys_of_part(kv_tokens, share);
         return (kv_tokens + keys - 1) / keys;
     }
 

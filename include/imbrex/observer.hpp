@@ -10,7 +10,7 @@
 namespace imbrex {
 
 // The key tiles of one tile of query rows on one kv head; rows at its end that the narrow unit takes are a tile of their own. All
-// of them together: ceil(keys / kv_cols of the unit).
+// of them together: ceil(keys / kv_cols of the unit); of a part where workers decide (split_policy), of the part.
 struct tile_counts {
     index skipped = 0;    // outside the rule's kv_bounds, or classified `none`: never touched
     index full = 0;       // computed, without asking the mask for each score

@@ -41,6 +41,7 @@ struct problem {
     index head_dim = 0;
     index head_dim_v = 0;    // 0: the same as head_dim
     kv_layout layout = kv_layout::contiguous;
+    split_policy split = split_policy::by_length;
 
     constexpr index group() const noexcept { return q_heads / std::max<index>(1, kv_heads); }
 };
@@ -79,10 +80,10 @@ struct plan {
         return unit_of_rows(rows) == unit_kind::narrow ? std::min<index>(1, rows)
                                                        : (rows + wide_tiles.q_rows - 1) / wide_tiles.q_rows;
     }
-    // Work items that the keys of one kv head are split into: 1 where the wide unit, which has row tiles to share out, reads
-    // them.
-    constexpr index kv_parts(index q_tokens, index kv_tokens) const noexcept {
-        return q_tokens > 0 && unit(q_tokens) == unit_kind::narrow ? split.parts(kv_tokens) : 1;
+    // Work items that the keys of one kv head are split into: 1 where the wide unit reads them, which has row tiles to share out.
+    // share: work_order's, where workers decide.
+    constexpr index kv_parts(index q_tokens, index kv_tokens, index share = 0) const noexcept {
+        return q_tokens > 0 && unit(q_tokens) == unit_kind::narrow ? split.parts(kv_tokens, share) : 1;
     }
     // Whether calls with this many query tokens copy kv heads whose tokens lie far apart.
     constexpr bool copies(index q_tokens) const noexcept {
@@ -104,11 +105,13 @@ struct workspace_layout {
     std::byte* copies = nullptr;     // of heads_per_wave kv heads
     std::byte* states = nullptr;     // of parts of kv heads
     index state_count = 0;
+    index workers = 1;
     std::size_t bytes = 0;
 
     static workspace_layout of(plan const& p, index workers, std::byte* base) noexcept {
         workspace_layout w;
         arena memory{base};
+        w.workers = workers;
         w.counter = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
         w.order = memory.take<position>(p.shape.batch);
         w.first_item = memory.take<index>(p.shape.batch + 1);
@@ -258,12 +261,14 @@ status make_plan(problem shape, plan& out) noexcept {
     if (shape.q_tokens > 0 && shape.group() <= p.narrow_rows) {
         index const token_bytes = shape.head_dim * static_cast<index>(sizeof(typename P::key)) +
                                   shape.head_dim_v * static_cast<index>(sizeof(typename P::value));
-        index const keys = kv_split::least_keys_of(token_bytes, p.narrow_kv_cols);
+        bool const shared = shape.split == split_policy::by_workers;
+        index const cols = shared ? std::min(tune::shared_keys, p.narrow_kv_cols) : p.narrow_kv_cols;
+        index const keys = shared ? cols : kv_split::least_keys_of(token_bytes, cols);
         if (shape.kv_tokens > keys) {
             arena state_count{nullptr};
             index const state_rows = std::min(p.narrow_rows, most_rows);
             part_slot<P>::lay_out(state_count, state_rows, shape.head_dim_v);
-            p.split = {keys, p.narrow_kv_cols, state_rows, static_cast<index>(state_count.used())};
+            p.split = {keys, cols, state_rows, static_cast<index>(state_count.used())};
         }
     }
     p.dtypes[0] = dtype_name<typename P::query>();

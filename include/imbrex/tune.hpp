@@ -47,6 +47,12 @@ inline constexpr index copy_budget_bytes = index{64} << 20;
 // Zen 4, g++ 12, 2026-11-30), and heads of 2048 keys of 1 KB stay whole.
 inline constexpr index part_bytes = index{2} << 20;
 
+// Keys of a part where workers decide, at least: shorter tiles stream worse (see narrow_kv_cols).
+inline constexpr index shared_keys = 256;
+
+// Parts for each worker there, so that unequal sequences balance.
+inline constexpr index shares_per_worker = 2;
+
 // Parts of one kv head, at most: beyond, parts grow with the sequence.
 inline constexpr index most_parts = 64;
 

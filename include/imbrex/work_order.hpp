@@ -50,11 +50,12 @@ public:
         bool const equal = q.of_one_length() && kv.of_one_length();
         if (!equal && !std::is_sorted(order_, order_ + sequences_, goes_first))
             std::sort(order_, order_ + sequences_, goes_first);
+        if (p.shape.split == split_policy::by_workers) share_ = share_of(p, q, kv, memory.workers);
         first_item_[0] = first_state_[0] = 0;
         index queries = 0, tiles = 0;    // of the sequence before
         for (index i = 0; i < sequences_; ++i) {
             if (index const n = q.of(order_[i]).count; n != queries) queries = n, tiles = p.row_tiles(n);
-            index const parts = tiles == 1 && p.split.least_keys > 0 ? p.kv_parts(queries, kv.of(order_[i]).count) : 1;
+            index const parts = tiles == 1 && p.split.least_keys > 0 ? p.kv_parts(queries, kv.of(order_[i]).count, share_) : 1;
             first_item_[i + 1] = first_item_[i] + kv_heads_ * tiles * parts;
             first_state_[i + 1] = first_state_[i] + (parts > 1 ? kv_heads_ * parts : 0);
         }
@@ -72,6 +73,9 @@ public:
         index const i = place / kv_heads_;
         return first_item_[i] + place % kv_heads_ * items_of(i);
     }
+
+    // Keys that a part should have where workers decide, else 0.
+    index share() const noexcept { return share_; }
 
     // The number of the first of a head's parts among all parts of split heads, or of the end.
     index first_state(index place) const noexcept {
@@ -97,6 +101,14 @@ public:
     }
 
 private:
+    static index share_of(plan const& p, sequence_side const& q, sequence_side const& kv, index workers) noexcept {
+        index keys = 0;
+        for (index s = 0; s < q.sequences(); ++s) {
+            if (index const n = q.of(s).count; n > 0 && p.unit(n) == unit_kind::narrow) keys += kv.of(s).count * p.shape.kv_heads;
+        }
+        return keys / (tune::shares_per_worker * workers) + 1;
+    }
+
     // Of each kv head of the sequence at place i: its row tiles, or its parts.
     index items_of(index i) const noexcept { return (first_item_[i + 1] - first_item_[i]) / kv_heads_; }
     bool split(index i) const noexcept { return first_state_[i + 1] > first_state_[i]; }
@@ -107,6 +119,7 @@ private:
     index sequences_;
     index kv_heads_;
     index copied_heads_ = 0;
+    index share_ = 0;
 };
 
 }    // namespace imbrex
