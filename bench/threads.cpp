@@ -69,8 +69,8 @@ template <class Rule>
 void add_threads(shape const& s, Rule const& rule) {
     index const cores = std::max<index>(2, static_cast<index>(std::thread::hardware_concurrency()));
     for (index threads = 2; threads <= cores; threads *= 2) {
-        std::string const name =
-            "threads/f32/wide/" + std::string(rule_name(rule)) + "/" + s.name() + "/threads:" + std::to_string(threads);
+        std::string const name = "threads/f32/" + std::string(s.q_tokens == 1 ? "narrow/" : "wide/") +
+                                 std::string(rule_name(rule)) + "/" + s.name() + "/threads:" + std::to_string(threads);
         add_benchmark(name, [=](benchmark::State& state) { measure_threads(state, s, rule, threads); });
     }
 }
@@ -82,6 +82,8 @@ void add_all() {
     }
     add_threads(self_attention(1, 2048, 128), causal_rule);                  // one head alone
     add_threads(self_attention(8, 2048, 128, layout::bshd), causal_rule);    // with the prepare phase
+    add_threads({.q_heads = 4, .kv_heads = 1, .q_tokens = 1, .kv_tokens = 131072, .head_dim = 128},
+                imbrex::full{});    // split-KV
 }
 
 }    // namespace
