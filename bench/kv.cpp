@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <span>
+#include <thread>
 
 #include <imbrex/executors/thread_team.hpp>
 
@@ -211,6 +212,41 @@ void measure_step(benchmark::State& state, shape const& s) {
     report_ratio(state, "checks_share", overhead, whole, whole);
 }
 
+// One long sequence on all cores, beside the best of the read loops on the same bytes with as many threads.
+void measure_long_sequence(benchmark::State& state, shape const& s, index threads) {
+    imbrex::thread_team team{threads};
+    prepared_call<imbrex::bf16, imbrex::full> ours{s, {}};
+    ours.executor = team;
+    if (!worked(state, plan_of<imbrex::bf16>(s, ours.plan))) return;
+    ours.workspace.resize(imbrex::workspace_bytes(ours.plan, threads));
+    if (!worked(state, ours())) return;
+    if (!check_rows(ours.data, s, imbrex::full{}).passed) return fail(state, "wrong result");
+    std::vector<memory_block> const kv{block_of(ours.data.k), block_of(ours.data.v)};
+    auto const read = [&](read_loop loop) {
+        constexpr index piece = index{256} << 10;
+        for (memory_block const& b : kv) {
+            std::atomic<index> next{0};
+            auto task = [&](index) {
+                for (index at; (at = next.fetch_add(piece, std::memory_order_relaxed)) < whole_bytes(b);)
+                    loop(b.data + at, std::min(piece, whole_bytes(b) - at));
+            };
+            team.run(threads, task);
+        }
+    };
+    contestant attention{.call = [&] { static_cast<void>(ours().ok()); }};
+    std::vector<contestant> readers;
+    for (named_read_loop const& loop : read_loops) readers.push_back({.call = [&read, run = loop.run] { read(run); }});
+    std::vector<contestant*> all{&attention};
+    for (contestant& r : readers) all.push_back(&r);
+    race{.clock = CLOCK_MONOTONIC, .budget_seconds = 5}.run(all);
+    contestant const& best = *std::min_element(readers.begin(), readers.end(), [](contestant const& a, contestant const& b) {
+        return median(a.seconds) < median(b.seconds);
+    });
+    report_ratio(state, "share_of_read", best, attention, attention);
+    state.counters["gbps"] = 1e-9 * static_cast<double>(ours.data.kv_bytes()) / median(attention.seconds);
+    state.counters["read_gbps"] = 1e-9 * static_cast<double>(ours.data.kv_bytes()) / median(best.seconds);
+}
+
 void add_all() {
     shape const dense{.q_heads = 32, .kv_heads = 8, .q_tokens = 1, .kv_tokens = 16384, .head_dim = head_dim};
     shape const twice{.q_heads = 32, .kv_heads = 8, .q_tokens = 1, .kv_tokens = 32768, .head_dim = head_dim};
@@ -222,6 +258,10 @@ void add_all() {
         add_benchmark(case_name<float>(s, "group"), [=](benchmark::State& state) { measure_group(state, s); });
     });
     add_benchmark("kv_threads/f32/mixed_batch/threads:2", measure_mixed);
+    shape const long_sequence{.q_heads = 32, .kv_heads = 8, .q_tokens = 1, .kv_tokens = 131072, .head_dim = head_dim};
+    index const cores = std::max<index>(2, static_cast<index>(std::thread::hardware_concurrency()));
+    add_benchmark("kv_threads/bf16/long_sequence/" + long_sequence.name() + "/threads:" + std::to_string(cores),
+                  [=](benchmark::State& state) { measure_long_sequence(state, long_sequence, cores); });
     shape const little{.q_heads = 32, .kv_heads = 8, .q_tokens = 1, .kv_tokens = 128, .head_dim = head_dim};
     add_benchmark(case_name<float>(little, "step"), [=](benchmark::State& state) { measure_step(state, little); });
 }

@@ -117,7 +117,8 @@ struct NarrowInt8 : testing::Test {
         int8_head const kv{{keys.data(), s.head_dim, key_scales.data(), 2},
                            {values.data(), s.head_dim_v, value_scales.data(), 2}};
         imbrex::no_observer observer;
-        imbrex::attend(unit, rows, kv, rule, ctx, s.kv_cols, observer);
+        imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule, ctx, s.kv_cols, observer);
+        unit.finish(rows);
     }
 
     // The largest error over the largest output, of rows that see keys [0, seen(row)).
