@@ -78,7 +78,7 @@ struct dense_cache {
         if constexpr (side_scaled<E>)
             return group_scaled_rows<E>{rows(), scale_view(), group};
         else
-            return encoded_rows<E>{rows()};
+            return encoded_rows{rows()};
     }
     double operator()(index b, index slot, index head, index d) const {
         E const* const row = rows().row(b, slot, head);
@@ -270,11 +270,11 @@ TEST_F(AppendErrors, GroupsThatDoNotDivideARowAndScalesOfAnotherShapeAreRefused)
     dense_cache<int4_pair> const four{head_dim};
     auto const code_of = [&](auto const& to) { return append(k, v, to, values.destination()).code(); };
     for (index group : {0, -32, 24, 128}) {
-        EXPECT_EQ(code_of(group_scaled_rows<std::int8_t>{eight.rows(), eight.scale_view(), group}), errc::group_not_whole);
+        EXPECT_EQ(code_of(group_scaled_rows{eight.rows(), eight.scale_view(), group}), errc::group_not_whole);
     }
-    EXPECT_EQ(code_of(group_scaled_rows<int4_pair>{four.rows(), four.scale_view(), 1}), errc::group_not_whole);
-    EXPECT_EQ(code_of(group_scaled_rows<std::int8_t>{eight.rows(), eight.scale_view(), 16}), errc::scales_shape);
-    EXPECT_EQ(code_of(channel_scaled_rows<std::int8_t>{eight.rows(), eight.scale_view()}), errc::scales_shape);
+    EXPECT_EQ(code_of(group_scaled_rows{four.rows(), four.scale_view(), 1}), errc::group_not_whole);
+    EXPECT_EQ(code_of(group_scaled_rows{eight.rows(), eight.scale_view(), 16}), errc::scales_shape);
+    EXPECT_EQ(code_of(channel_scaled_rows{eight.rows(), eight.scale_view()}), errc::scales_shape);
     EXPECT_TRUE(eight.memory.poisoned() && four.memory.poisoned());
 }
 

@@ -17,6 +17,8 @@ template <kv_element E>
 struct encoded_rows {
     tensor_view<E> rows;
 };
+template <class E>
+encoded_rows(tensor_view<E>) -> encoded_rows<E>;
 
 // int8 or int4 with scales that the writer finds: one for each `group` numbers of a row (a divisor of head_dim).
 // scales: (batch, tokens, kv_heads, head_dim / group).
@@ -26,6 +28,8 @@ struct group_scaled_rows {
     tensor_view<float> scales;
     index group = 0;
 };
+template <class E>
+group_scaled_rows(tensor_view<E>, tensor_view<float>, index) -> group_scaled_rows<E>;
 
 // int8 or int4 with one scale for each channel, found beforehand. scales: (1, 1, kv_heads, head_dim), read only.
 template <side_scaled E>
@@ -33,6 +37,8 @@ struct channel_scaled_rows {
     tensor_view<E> rows;
     tensor_view<float const> scales;
 };
+template <class E>
+channel_scaled_rows(tensor_view<E>, tensor_view<float const>) -> channel_scaled_rows<E>;
 
 struct append_options {
     // Where each sequence's first new token goes, counted from the sequence's beginning: one a sequence, or one for all; none: 0.
