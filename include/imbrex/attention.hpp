@@ -18,9 +18,13 @@ struct precision_of {
 };
 template <class Q, class K, class V, class O>
 struct precision_of_elements {
-    static_assert(element<Q> && element<K> && element<V> && element<O>,
-                  "imbrex: tensors hold float, double, imbrex::f16, imbrex::bf16, _Float16 or std::bfloat16_t; if 16-bit words "
-                  "are bf16 or f16, say which with as_f16(p) or as_bf16(p)");
+    static_assert(
+        element<Q> && kv_stored<K> && kv_stored<V> && element<O>,
+        "imbrex: tensors hold float, double, imbrex::f16, imbrex::bf16, _Float16 or std::bfloat16_t (keys and values "
+        "also f8_e4m3, f8_e5m2, q8_0_block or q4_0_block); if 16-bit words are bf16 or f16, say which with as_f16(p) or "
+        "as_bf16(p)");
+    static_assert(!side_scaled<K> && !side_scaled<V>,
+                  "imbrex: int8 and int4 keys and values need their scales, which these have not");
     using type = precision<std::remove_const_t<Q>, K, V, std::remove_const_t<O>>;
 };
 template <class Q, class K, class V, class O>
@@ -93,8 +97,8 @@ template <precision_policy P, kv_source Source>
 status check_plan(plan const& p, operands<P, Source> const& x, call_shape const& call) noexcept {
     using enum tensor_role;
     if (!p.made()) return {errc::plan_not_made};
-    std::string_view const dtypes[] = {dtype_name<typename P::query>(), dtype_name<typename P::key>(),
-                                       dtype_name<typename P::value>(), dtype_name<typename P::output>()};
+    std::string_view const dtypes[] = {dtype_name<typename P::query>(), encoding_name<typename P::key>(),
+                                       encoding_name<typename P::value>(), dtype_name<typename P::output>()};
     for (int i = 0; i < 4; ++i) {
         if (p.dtypes[i] != dtypes[i]) return status{errc::plan_dtype, i};
     }

@@ -41,10 +41,10 @@ struct operands {
 };
 
 template <class E>
-void prefetch_rows(E const* first, index stride, index rows, index elements) noexcept {
+void prefetch_rows(E const* first, index stride, index rows, index numbers) noexcept {
     constexpr index line = static_cast<index>(64 / sizeof(E));
     for (index j = 0; j < rows; ++j) {
-        for (index d = 0; d < elements; d += line) prefetch(first + j * stride + d);
+        for (index d = 0; d < row_units<E>(numbers); d += line) prefetch(first + j * stride + d);
     }
     asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
 }

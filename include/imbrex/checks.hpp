@@ -121,8 +121,8 @@ inline status check_two_parts(kv_facts const& kv, index sequences) noexcept {
     if (status const s = check_batch(k, v, sequences); !s) return s;
     if (status const s = check_batch(kv.k, kv.v, sequences); !s) return s;
     if (k.shape.tokens != v.shape.tokens) return status{errc::kv_tokens_mismatch, k.shape.tokens, v.shape.tokens};
-    index const prefix[] = {k.shape.heads, v.shape.heads, k.shape.head_dim, v.shape.head_dim};
-    index const suffix[] = {kv.k.shape.heads, kv.v.shape.heads, kv.k.shape.head_dim, kv.v.shape.head_dim};
+    index const prefix[] = {k.shape.heads, v.shape.heads, k.row_numbers(), v.row_numbers()};
+    index const suffix[] = {kv.k.shape.heads, kv.v.shape.heads, kv.k.row_numbers(), kv.v.row_numbers()};
     for (int i = 0; i < 4; ++i) {
         if (prefix[i] != suffix[i]) return status{errc::prefix_mismatch, i, prefix[i], suffix[i]};
     }
@@ -179,12 +179,12 @@ struct inputs_of {
 inline status check_shapes(call_facts const& c) noexcept {
     using enum tensor_role;
     shape4 const &q = c.q.shape, &k = c.kv.k.shape, &v = c.kv.v.shape, &out = c.out.shape;
-    if (q.head_dim != k.head_dim) return status{errc::head_dim_mismatch, q.head_dim, k.head_dim};
+    if (q.head_dim != c.kv.k.row_numbers()) return status{errc::head_dim_mismatch, q.head_dim, c.kv.k.row_numbers()};
     if (k.heads != v.heads) return status{errc::kv_heads_mismatch, k.heads, v.heads};
     if (k.tokens != v.tokens) return status{errc::kv_tokens_mismatch, k.tokens, v.tokens};
     if (status const s = check_sequences(c); !s) return s;
     if (q.heads != 0 && (k.heads == 0 || q.heads % k.heads != 0)) return status{errc::heads_not_divisible, q.heads, k.heads};
-    index const expected[] = {q.batch, q.tokens, q.heads, v.head_dim};
+    index const expected[] = {q.batch, q.tokens, q.heads, c.kv.v.row_numbers()};
     index const actual[] = {out.batch, out.tokens, out.heads, out.head_dim};
     for (int i = 0; i < 4; ++i) {
         if (actual[i] != expected[i]) return status{errc::output_shape, i, actual[i], expected[i]};

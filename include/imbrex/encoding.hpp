@@ -71,6 +71,12 @@ struct kv_storage<T> {
 template <class T>
 using kv_storage_of = typename detail::kv_storage<std::remove_const_t<T>>::type;
 
+// What a tensor of keys or values may hold, const or not.
+template <class T>
+concept kv_stored = requires {
+    typename kv_storage_of<T>;
+};
+
 // Numbers in one E.
 template <kv_element E>
 inline constexpr index values_per_unit = 1;
@@ -86,6 +92,14 @@ template <kv_element E>
 constexpr index row_units(index n) noexcept {
     return n / values_per_unit<E>;
 }
+template <kv_element E>
+constexpr index row_bytes(index n) noexcept {
+    return row_units<E>(n) * static_cast<index>(sizeof(E));
+}
+
+// Bytes that a number takes, scales of blocks left out; two numbers in one byte count as one each.
+template <kv_element E>
+inline constexpr index bytes_per_value = std::max<index>(1, static_cast<index>(sizeof(E)) / values_per_unit<E>);
 
 template <kv_element E>
 constexpr std::string_view encoding_name() noexcept {

@@ -229,7 +229,7 @@ status make_plan(problem shape, plan& out) noexcept {
 
     tile_request const request{shape.head_dim,
                                shape.head_dim_v,
-                               static_cast<index>(std::min(sizeof(typename P::key), sizeof(typename P::value))),
+                               std::min(bytes_per_value<typename P::key>, bytes_per_value<typename P::value>),
                                W,
                                max_rows,
                                false};
@@ -259,8 +259,7 @@ status make_plan(problem shape, plan& out) noexcept {
                        static_cast<index>(sizeof(T));
     }
     if (shape.q_tokens > 0 && shape.group() <= p.narrow_rows) {
-        index const token_bytes = shape.head_dim * static_cast<index>(sizeof(typename P::key)) +
-                                  shape.head_dim_v * static_cast<index>(sizeof(typename P::value));
+        index const token_bytes = row_bytes<typename P::key>(shape.head_dim) + row_bytes<typename P::value>(shape.head_dim_v);
         bool const shared = shape.split == split_policy::by_workers;
         index const cols = shared ? std::min(tune::shared_keys, p.narrow_kv_cols) : p.narrow_kv_cols;
         index const keys = shared ? cols : kv_split::least_keys_of(token_bytes, cols);
@@ -272,8 +271,8 @@ status make_plan(problem shape, plan& out) noexcept {
         }
     }
     p.dtypes[0] = dtype_name<typename P::query>();
-    p.dtypes[1] = dtype_name<typename P::key>();
-    p.dtypes[2] = dtype_name<typename P::value>();
+    p.dtypes[1] = encoding_name<typename P::key>();
+    p.dtypes[2] = encoding_name<typename P::value>();
     p.dtypes[3] = dtype_name<typename P::output>();
     p.isa = IMBREX_ISA_NAME;
     out = p;

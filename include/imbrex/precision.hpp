@@ -1,18 +1,19 @@
-// The dtype policy: what q, k, v and the output are stored as, and what scores and sums are computed in.
+// The dtype policy: what q, k, v and the output are stored as, and what scores and sums are computed in. Keys and values may be
+// encoded besides (encoding.hpp).
 #pragma once
 
-#include "imbrex/dtype.hpp"
+#include "imbrex/encoding.hpp"
 
 namespace imbrex {
 
 // Element types are the library's own storage types (see storage_of). Scores, weights and sums are f32, or f64 when everything
 // is f64, which is a checking aid of plain speed. 16-bit elements are widened exactly: in registers in
 // decode, a tile at a time into scratch in prefill (2-4 % of the time, D=128, AMD Zen 4).
-template <element Q, element K = Q, element V = K, element O = Q>
+template <element Q, kv_stored K = Q, kv_stored V = K, element O = Q>
 struct precision {
     using query = storage_of<Q>;
-    using key = storage_of<K>;
-    using value = storage_of<V>;
+    using key = kv_storage_of<K>;
+    using value = kv_storage_of<V>;
     using output = storage_of<O>;
     using score = std::conditional_t<std::is_same_v<query, double>, double, float>;
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "imbrex/encoding.hpp"
 #include "imbrex/status.hpp"
 #include "imbrex/view.hpp"
 
@@ -18,11 +19,21 @@ struct tensor_facts {
     index alignment = 1;
     shape4 shape{};
     strides4 strides{};
+    index values_each = 1;    // numbers in an element: of blocks more than one
+
+    // Numbers in a row.
+    constexpr index row_numbers() const noexcept { return shape.head_dim * values_each; }
 
     template <class T>
     static tensor_facts of(tensor_view<T> const& v) noexcept {
-        return {reinterpret_cast<std::uintptr_t>(v.data), static_cast<index>(sizeof(T)), static_cast<index>(alignof(T)), v.shape,
-                v.strides};
+        index values_each = 1;
+        if constexpr (kv_element<std::remove_const_t<T>>) values_each = values_per_unit<std::remove_const_t<T>>;
+        return {reinterpret_cast<std::uintptr_t>(v.data),
+                static_cast<index>(sizeof(T)),
+                static_cast<index>(alignof(T)),
+                v.shape,
+                v.strides,
+                values_each};
     }
     // The log-sum-exp of these queries: one number per row.
     static tensor_facts of(row_stats_view<float> const& v, shape4 const& query) noexcept {
@@ -111,8 +122,8 @@ inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
     if (t.shape.tokens > max_length) return {errc::too_long, role, t.shape.tokens, max_length};
     if (index const most = std::max(t.shape.batch, t.shape.heads); most > max_length)
         return {errc::too_many, role, most, max_length};
-    if (t.shape.head_dim < 1 || t.shape.head_dim > max_head_dim)
-        return {errc::head_dim_range, role, t.shape.head_dim, max_head_dim};
+    if (t.shape.head_dim < 1 || t.shape.head_dim > max_head_dim / t.values_each)
+        return {errc::head_dim_range, role, t.shape.head_dim, max_head_dim / t.values_each};
     return {};
 }
 

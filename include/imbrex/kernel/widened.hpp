@@ -5,27 +5,23 @@
 #include <algorithm>
 
 #include "imbrex/rows.hpp"
-#include "imbrex/simd.hpp"
+#include "imbrex/simd/encoded.hpp"
 #include "imbrex/workspace.hpp"
 
 IMBREX_ISA_BEGIN
 
-// Rows [0, count) of `from`, n elements each, as T at `to`, rows to_stride apart. Prefetches a few rows ahead, since rows that
+// Rows [0, count) of `from`, n numbers each, as T at `to`, rows to_stride apart. Prefetches a few rows ahead, since rows that
 // lie far apart are beyond the hardware's prefetchers.
 template <class T, row_set Rows>
 IMBREX_NOINLINE void widen_rows(Rows from, index count, index n, T* to, index to_stride) noexcept {
     using E = typename Rows::element;
-    constexpr index W = lane_count<T>;
     constexpr index line = static_cast<index>(64 / sizeof(E));
     constexpr index rows_ahead = 8;
     for (index j = 0; j < count; ++j, to += to_stride) {
         E const* const source = from.row(j);
         E const* const ahead = from.row(std::min(j + rows_ahead, count - 1));
-        for (index d = 0; d < n; d += line) prefetch(ahead + d);
-        index d = 0;
-        for (; d + W <= n; d += W) seam<T>::store(to + d, seam<T>::load(source + d));
-        if (d < n)
-            seam<T>::store_first(to + d, seam<T>::load_first(source + d, static_cast<int>(n - d)), static_cast<int>(n - d));
+        for (index d = 0; d < row_units<E>(n); d += line) prefetch(ahead + d);
+        widen_row<T>(source, n, to);
     }
 }
 

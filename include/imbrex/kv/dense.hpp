@@ -5,7 +5,9 @@
 
 namespace imbrex {
 
-// k (batch, Sk, kv_heads, head_dim), v (batch, Sk, kv_heads, head_dim_v). A batch of 1 is shared by every sequence of the query.
+// k (batch, Sk, kv_heads, head_dim), v (batch, Sk, kv_heads, head_dim_v). Elements are any of encoding.hpp that need no scales
+// beside them, of keys others than of values if so wished; of blocks, the last axis counts blocks. A batch of 1 is shared by
+// every sequence of the query.
 template <class K, class V = K>
 struct dense_kv {
     tensor_view<K const> k;
@@ -27,8 +29,8 @@ struct dense_source {
 
     constexpr sequence_side sequences() const noexcept { return {k.shape, starts}; }
     constexpr index heads() const noexcept { return k.shape.heads; }
-    constexpr index head_dim() const noexcept { return k.shape.head_dim; }
-    constexpr index head_dim_v() const noexcept { return v.shape.head_dim; }
+    constexpr index head_dim() const noexcept { return k.shape.head_dim * values_per_unit<K>; }
+    constexpr index head_dim_v() const noexcept { return v.shape.head_dim * values_per_unit<V>; }
     constexpr bool lies_apart() const noexcept { return tokens_lie_apart(k) || tokens_lie_apart(v); }
     constexpr kv_head<key_rows, value_rows> head(index sequence, index at) const noexcept {
         token_run const tokens = sequences().of(sequence);
@@ -39,7 +41,7 @@ struct dense_source {
 
 template <class K, class V>
 auto source_of(dense_kv<K, V> const& kv) noexcept {
-    return dense_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v)};
+    return dense_source<kv_storage_of<K>, kv_storage_of<V>>{storage_view(kv.k), storage_view(kv.v)};
 }
 
 }    // namespace imbrex

@@ -20,7 +20,7 @@ packed_kv(tensor_view<K>, tensor_view<V>, std::span<position const>) -> packed_k
 
 template <class K, class V>
 auto source_of(packed_kv<K, V> const& kv) noexcept {
-    return dense_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.starts};
+    return dense_source<kv_storage_of<K>, kv_storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.starts};
 }
 
 }    // namespace imbrex

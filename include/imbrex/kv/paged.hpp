@@ -49,8 +49,8 @@ struct paged_source {
 
     constexpr sequence_side sequences() const noexcept { return sequence_side{lengths}; }
     constexpr index heads() const noexcept { return k.shape.heads; }
-    constexpr index head_dim() const noexcept { return k.shape.head_dim; }
-    constexpr index head_dim_v() const noexcept { return v.shape.head_dim; }
+    constexpr index head_dim() const noexcept { return k.shape.head_dim * values_per_unit<K>; }
+    constexpr index head_dim_v() const noexcept { return v.shape.head_dim * values_per_unit<V>; }
     constexpr bool lies_apart() const noexcept { return lies_apart(k) || lies_apart(v); }
     constexpr kv_head<key_rows, value_rows> head(index sequence, index at) const noexcept {
         if (sequences().of(sequence).count == 0) return {};
@@ -74,8 +74,8 @@ private:
 
 template <class K, class V>
 auto source_of(paged_kv<K, V> const& kv) noexcept {
-    return paged_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.table, kv.lengths,
-                                                      page_division{std::max<index>(1, kv.k.shape.tokens)}};
+    return paged_source<kv_storage_of<K>, kv_storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.table, kv.lengths,
+                                                            page_division{std::max<index>(1, kv.k.shape.tokens)}};
 }
 
 }    // namespace imbrex

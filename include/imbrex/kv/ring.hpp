@@ -32,8 +32,8 @@ struct ring_source {
 
     constexpr sequence_side sequences() const noexcept { return sequence_side{lengths}; }
     constexpr index heads() const noexcept { return k.shape.heads; }
-    constexpr index head_dim() const noexcept { return k.shape.head_dim; }
-    constexpr index head_dim_v() const noexcept { return v.shape.head_dim; }
+    constexpr index head_dim() const noexcept { return k.shape.head_dim * values_per_unit<K>; }
+    constexpr index head_dim_v() const noexcept { return v.shape.head_dim * values_per_unit<V>; }
     constexpr bool lies_apart() const noexcept { return tokens_lie_apart(k) || tokens_lie_apart(v); }
     constexpr kv_head<key_rows, value_rows> head(index sequence, index at) const noexcept {
         index const length = sequences().of(sequence).count, capacity = k.shape.tokens;
@@ -54,7 +54,7 @@ private:
 
 template <class K, class V>
 auto source_of(ring_kv<K, V> const& kv) noexcept {
-    return ring_source<storage_of<K>, storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.lengths};
+    return ring_source<kv_storage_of<K>, kv_storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.lengths};
 }
 
 }    // namespace imbrex

@@ -1,7 +1,7 @@
 // What a kv source is: where the keys and values of a call lie, told a kv head of one sequence at a time.
 #pragma once
 
-#include "imbrex/dtype.hpp"
+#include "imbrex/encoding.hpp"
 #include "imbrex/rows.hpp"
 #include "imbrex/sequences.hpp"
 
@@ -10,7 +10,7 @@ namespace imbrex {
 // A view's data as the library's storage type of the same bits (e.g. _Float16 as f16).
 template <class T>
 auto storage_view(tensor_view<T> v) noexcept {
-    using S = storage_of<std::remove_const_t<T>>;
+    using S = kv_storage_of<T>;
     using C = std::conditional_t<std::is_const_v<T>, S const, S>;
     return tensor_view<C>{reinterpret_cast<C*>(v.data), v.shape, v.strides};
 }

@@ -50,7 +50,7 @@ private:
 
 template <class K, class V>
 auto source_of(two_part_kv<K, V> const& kv) noexcept {
-    return two_part_source<storage_of<K>, storage_of<V>>{source_of(kv.prefix), source_of(kv.suffix), kv.lengths};
+    return two_part_source<kv_storage_of<K>, kv_storage_of<V>>{source_of(kv.prefix), source_of(kv.suffix), kv.lengths};
 }
 
 }    // namespace imbrex

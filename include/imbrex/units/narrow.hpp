@@ -141,15 +141,19 @@ public:
 private:
     using V = lanes<T>;
     using simd = seam<T>;
-    static constexpr int at_once = R == 1 ? 1 : 2;
+    // Numbers that take a byte at most cost more to widen than to load: a pass of four rows widens them half as often (10.3
+    // against 7.3 numbers a ns; f8_e4m3, 4 rows, D=128, AMD Zen 4, g++ 12, 2026-11-30).
+    static constexpr bool costly = bytes_per_value<K> == 1 && bytes_per_value<E> == 1;
+    static constexpr int rows_of_pass = costly && accumulator_registers >= 16 ? 4 : 2;
+    static constexpr int at_once = std::min(R, rows_of_pass);
     static constexpr int pairs = R / at_once;
     static constexpr int block = W / at_once;    // keys whose scores fill one vector
     // Keys side by side share the loads of q, of which one a cycle is the limit. Decision: the first pass, from memory, takes two
     // 16-bit rows together but f32 rows singly: two streams 512 bytes apart halve the read bandwidth (29 -> 10 GB/s), while for
     // bf16 it is 16 -> 23 GB/s (D=128, 4 rows, AMD Zen 4, g++ 12, 2026-11-30). Later passes, from L1: four, 33 -> 41 GB/s.
     static constexpr int one_by_one = 1;
-    static constexpr int from_memory = std::min(sizeof(K) <= 2 ? 2 : 1, block);
-    static constexpr int from_l1 = std::min(sizeof(K) <= 2 ? 2 : 4, block);
+    static constexpr int from_memory = std::min(bytes_per_value<K> <= 2 ? 2 : 1, block);
+    static constexpr int from_l1 = std::min(bytes_per_value<K> <= 2 ? 2 : 4, block);
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
     static constexpr index rows_ahead = 16;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
@@ -176,7 +180,7 @@ private:
                 }
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
                     V low, high;
-                    simd::load_pair(key[u] + d, low, high);
+                    load_row_pair<T>(key[u], d, low, high);
                     low = in_register<T>(low), high = in_register<T>(high);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
@@ -186,7 +190,7 @@ private:
             }
             for (index d = in_pairs; d < head_dim_; d += W) {
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                    V const x = load_upto<T>(key[u] + d, head_dim_ - d);
+                    V const x = load_row_upto<T>(key[u], d, head_dim_);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
                         a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
@@ -242,19 +246,18 @@ private:
     // arithmetic is no better than none (BSHD, 8 kv heads, f32, D=128: 21 -> 39 % of the read bandwidth, spread 24 %; AMD Zen 4,
     // g++ 12, 2026-11-30). Not into L1, where such rows share a few sets.
     template <row_set Rows>
-    static void expect_rows(Rows const& rows, index first, index n, index elements) noexcept {
+    static void expect_rows(Rows const& rows, index first, index n, index numbers) noexcept {
         constexpr index line = static_cast<index>(64 / sizeof(typename Rows::element));
         for (index j = first; j < first + n; ++j) {
             auto const* const row = rows.row(j);
-            for (index d = 0; d < elements; d += line) prefetch(row + d);
+            for (index d = 0; d < row_units<typename Rows::element>(numbers); d += line) prefetch(row + d);
         }
         asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
     }
 
     // Blocks of V that stay in L1 while each pair of rows passes over them.
     void accumulate_keys(ValueRows const& values, index first, index last) noexcept {
-        index const row_bytes = head_dim_v_ * static_cast<index>(sizeof(E));
-        index const step = std::max<index>(4, l1_block_bytes / row_bytes);
+        index const step = std::max<index>(4, l1_block_bytes / row_bytes<E>(head_dim_v_));
         for (index j = first; j < last; j += step) {
             index const n = std::min(step, last - j);
             if (apart_) expect_rows(values, j + rows_ahead, std::min(step, keys_ - j - rows_ahead), head_dim_v_);
@@ -291,17 +294,18 @@ private:
             l[r] = V(T(0));
             IMBREX_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = V(T(0));
         }
+        index const skipped = in_pieces<E> ? 0 : d;    // columns; of rows in pieces no address can tell
         T const* weights = x_.s + p * s_stride_ + j * at_once;
         row_walk walk{values, 0};
         _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, ++walk, weights += at_once) {
-            E const* const value = *walk + d;
+            E const* const value = in_pieces<E> ? *walk : *walk + d;
             array_of<V, C> x;
             if constexpr (C == 1) {
-                x[0] = load_upto<T>(value, head_dim_v_ - d);
+                x[0] = load_row_upto<T>(value, d - skipped, head_dim_v_ - skipped);
             } else {
                 IMBREX_UNROLL for (int c = 0; c < C; c += 2) {
                     V low, high;
-                    simd::load_pair(value + c * W, low, high);
+                    load_row_pair<T>(value, d - skipped + c * W, low, high);
                     x[c] = in_register<T>(low), x[c + 1] = in_register<T>(high);
                 }
             }

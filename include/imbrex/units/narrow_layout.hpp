@@ -1,9 +1,10 @@
 // How the narrow unit keeps queries, outputs and scores: rows along head_dim, in the order that pairs of vectors of K and V are
-// read in (seam::load_pair).
+// read in (load_row_pair).
 #pragma once
 
 #include <algorithm>
 
+#include "imbrex/simd/encoded.hpp"
 #include "imbrex/units/unit.hpp"
 #include "imbrex/workspace.hpp"
 
@@ -76,7 +77,7 @@ IMBREX_NOINLINE void pack_query(Q const* source, index head_dim, T scale, T* to)
     for (; d + 2 * W <= head_dim; d += 2 * W) {
         (seam<T>::load(source + d) * lanes<T>(scale)).store_aligned(pair);
         (seam<T>::load(source + d + W) * lanes<T>(scale)).store_aligned(pair + W);
-        for (int i = 0; i < 2 * W; ++i) to[d + seam<T>::template pair_lane<K>(i)] = pair[i];
+        for (int i = 0; i < 2 * W; ++i) to[d + row_pair_lane<T, K>(i)] = pair[i];
     }
     for (; d < head_dim; d += W) (load_upto<T>(source + d, head_dim - d) * lanes<T>(scale)).store_aligned(to + d);
 }
@@ -88,7 +89,7 @@ IMBREX_NOINLINE void unpack_output(T const* o, index head_dim_v, T inverse, O* t
     alignas(64) array_of<T, 2 * W> pair;
     index d = 0;
     for (; d + 2 * W <= head_dim_v; d += 2 * W) {
-        for (int i = 0; i < 2 * W; ++i) pair[i] = o[d + seam<T>::template pair_lane<E>(i)] * inverse;
+        for (int i = 0; i < 2 * W; ++i) pair[i] = o[d + row_pair_lane<T, E>(i)] * inverse;
         seam<T>::store(to + d, lanes<T>::load_aligned(pair));
         seam<T>::store(to + d + W, lanes<T>::load_aligned(pair + W));
     }
