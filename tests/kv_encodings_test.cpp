@@ -2,8 +2,7 @@
 // they come from and whichever unit reads them. The reference reads numbers one by one (value_at), in double precision.
 #include <numeric>
 
-#include "attention_cases.hpp"
-#include "imbrex/kv/encode.hpp"
+#include "encoded_cases.hpp"
 
 namespace imbrex_test {
 namespace {
@@ -16,20 +15,8 @@ using imbrex::q4_0_block;
 using imbrex::q8_0_block;
 using lengths = std::vector<position>;
 
-constexpr index q_heads = 8, kv_heads = 2;
+constexpr index kv_heads = encoded_kv_heads;
 constexpr imbrex::causal rule{imbrex::align::bottom_right};
-
-template <class E>
-shape4 in_units(shape4 s) {
-    s.head_dim = imbrex::row_units<E>(s.head_dim);
-    return s;
-}
-
-// Bytes that are NaN in every encoding that has one: all bits set; a block's scale first.
-template <class E>
-void fill_with_nan(tensor<E> const& t) {
-    std::memset(static_cast<void*>(t.memory.data()), 0xff, t.memory.size() * sizeof(E));
-}
 
 class KvEncodings : public Seeded {
 protected:
@@ -58,36 +45,6 @@ protected:
         return s;
     }
 
-    struct asked {
-        tensor<float> q, out;
-        guarded<float> lse;
-
-        asked(index batch, index q_tokens, index head_dim, index head_dim_v)
-            : q{{batch, q_tokens, q_heads, head_dim}, order::bshd},
-              out{{batch, q_tokens, q_heads, head_dim_v}, order::bshd},
-              lse{static_cast<std::size_t>(batch * q_tokens * q_heads)} {}
-        imbrex::options options() const { return {.lse = imbrex::bhs(lse.data(), q.view.shape)}; }
-    };
-
-    // That the call came to attention over the numbers, each sequence with the keys [first, length).
-    static void expect_right(asked const& a, tensor<float> const& k, tensor<float> const& v, lengths const& n, index held) {
-        for (std::size_t s = 0; s < n.size(); ++s) {
-            SCOPED_TRACE(testing::Message() << "sequence " << s << " of " << n[s] << " keys");
-            auto const b = static_cast<index>(s);
-            index const first = std::max<index>(0, n[s] - held);
-            auto const one = [&](tensor_view<float> t, index from, index tokens) {
-                return imbrex::strided(t.row(t.shape.batch == 1 ? 0 : b, from, 0), {1, tokens, t.shape.heads, t.shape.head_dim}, t.strides);
-            };
-            index const q_tokens = a.q.view.shape.tokens, keys = n[s] - first;
-            largest_errors e;
-            measure(one(a.q.view, 0, q_tokens), one(k.view, first, keys), one(v.view, first, keys), one(a.out.view, 0, q_tokens),
-                    imbrex::bhs(a.lse.data() + b * q_tokens * q_heads, {1, q_tokens, q_heads, 1}),
-                    [&](index, index, index i, index j) { return keys - j >= q_tokens - i; },
-                    1 / std::sqrt(static_cast<double>(k.view.shape.head_dim)), e);
-            expect_small<float>(e, largest(v.view));
-        }
-    }
-
     template <class K, class V>
     void expect_dense_right(index q_tokens, index kv_tokens, index head_dim, index head_dim_v, order memory) {
         SCOPED_TRACE(testing::Message() << q_tokens << " queries, " << kv_tokens << " keys, dense " << head_dim << " " << head_dim_v);
@@ -97,7 +54,7 @@ protected:
         fill(a.q.view);
         ASSERT_OK(planned(a.q.view, imbrex::dense_kv{k.encoded.view, v.encoded.view}, a.out.view, rule, a.options()));
         auto const n = static_cast<position>(kv_tokens);
-        expect_right(a, k.numbers, v.numbers, {n, n}, kv_tokens);
+        expect_attention_over(a, k.numbers, v.numbers, {n, n}, kv_tokens);
     }
 
     // Decode with 4 and 8 rows of a kv head, prefill, and tails of all of them.
@@ -107,24 +64,6 @@ protected:
         expect_dense_right<K, V>(1, 1, head_dim, head_dim_v, order::bhsd);
         expect_dense_right<K, V>(1, 2050, head_dim, head_dim_v, order::bhsd);
         expect_dense_right<K, V>(300, 300, head_dim, head_dim_v, order::bshd);    // copied
-    }
-
-    // The rows of `dense` in pages, in random order; slots that are not used are NaN.
-    template <class E>
-    static tensor<E> in_pages(tensor<E> const& dense, lengths const& n, index page_size, index pages, std::vector<position> const& ids,
-                              index width) {
-        tensor<E> pool{{pages, page_size, kv_heads, dense.view.shape.head_dim}, order::bshd};
-        fill_with_nan(pool);
-        for (std::size_t s = 0; s < n.size(); ++s) {
-            for (index j = 0; j < n[s]; ++j) {
-                position const page = ids[s * static_cast<std::size_t>(width) + static_cast<std::size_t>(j / page_size)];
-                for (index h = 0; h < kv_heads; ++h) {
-                    std::copy_n(dense.view.row(static_cast<index>(s), j, h), dense.view.shape.head_dim,
-                                pool.view.row(page, j % page_size, h));
-                }
-            }
-        }
-        return pool;
     }
 
     template <class K, class V>
@@ -143,7 +82,7 @@ protected:
         fill(a.q.view);
         imbrex::paged_kv const kv{pk.view, pv.view, imbrex::block_table{ids, width, {}}, std::span{n}};
         ASSERT_OK(planned(a.q.view, kv, a.out.view, rule, a.options()));
-        expect_right(a, k.numbers, v.numbers, n, 300);
+        expect_attention_over(a, k.numbers, v.numbers, n, 300);
     }
 };
 

@@ -14,7 +14,7 @@ layer_of() {
     rules/* | kv/*) echo 2 ;;
     units/*) echo 3 ;;
     kernel/*) echo 4 ;;
-    plan.hpp | kv_split.hpp | tensor_facts.hpp | checks.hpp | work_order.hpp) echo 5 ;;
+    plan.hpp | kv_split.hpp | tensor_facts.hpp | scale_checks.hpp | checks.hpp | work_order.hpp) echo 5 ;;
     attention.hpp | call.hpp | kv_facts.hpp | backward.hpp | merge.hpp) echo 6 ;;
     imbrex.hpp) echo 7 ;;
     dispatch.hpp | cpu_features.hpp | eigen.hpp | mdspan.hpp | dlpack.hpp | guard.hpp | trace.hpp | executors/*) echo 8 ;;

@@ -116,6 +116,7 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::table_ids, 1, 6, 4}, {"sequence 1", "id 6", "only 4 ids"}},
         {status{errc::prefix_mismatch, 2, 64, 128}, {"key's head_dim is 64 in the prefix", "128", "equal"}},
         {status{errc::group_not_whole, tensor_role::key, 80, 32}, {"key has rows of 80", "groups of 32", "divide"}},
+        {status{errc::pairs_not_whole, tensor_role::key, 40, 16}, {"key has rows of 40", "int4", "16 at a time"}},
         {status{errc::scales_shape, tensor_role::value, 16, 64}, {"value's scales are 16", "64 are needed"}},
         {status{errc::append_shape, tensor_role::key, 8, 4}, {"new key rows have 8", "4 is what"}},
         {status{errc::append_first, 3, 2}, {"3 first slots", "2 sequences"}},

@@ -14,17 +14,20 @@ struct precision_of {
     static_assert(
         sizeof(Kv) == 0,
         "imbrex: keys and values are passed together, as dense_kv{k, v}, packed_kv{k, v, starts}, paged_kv{k, v, table, "
-        "lengths}, ring_kv{k, v, lengths} or two_part_kv{prefix, suffix, lengths}");
+        "lengths}, ring_kv{k, v, lengths} or two_part_kv{prefix, suffix, lengths}, or one of them in scaled_kv");
 };
-template <class Q, class K, class V, class O>
+enum class scales_lie { in_rows, beside_rows };
+template <class Q, class K, class V, class O, scales_lie Scales = scales_lie::in_rows>
 struct precision_of_elements {
     static_assert(
         element<Q> && kv_stored<K> && kv_stored<V> && element<O>,
         "imbrex: tensors hold float, double, imbrex::f16, imbrex::bf16, _Float16 or std::bfloat16_t (keys and values "
         "also f8_e4m3, f8_e5m2, q8_0_block or q4_0_block); if 16-bit words are bf16 or f16, say which with as_f16(p) or "
         "as_bf16(p)");
-    static_assert(!side_scaled<K> && !side_scaled<V>,
-                  "imbrex: int8 and int4 keys and values need their scales, which these have not");
+    static_assert(Scales == scales_lie::beside_rows || (!side_scaled<K> && !side_scaled<V>),
+                  "imbrex: int8 and int4 keys and values need their scales; pass scaled_kv{kv, k_scales, v_scales}");
+    static_assert(Scales == scales_lie::in_rows || (!std::is_same_v<K, double> && !std::is_same_v<V, double>),
+                  "imbrex: f64 keys or values do not go with scaled ones; use float");
     using type = precision<std::remove_const_t<Q>, K, V, std::remove_const_t<O>>;
 };
 template <class Q, class K, class V, class O>
@@ -37,6 +40,11 @@ template <class Q, class K, class V, class O>
 struct precision_of<tensor_view<Q>, ring_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
 template <class Q, class K, class V, class O>
 struct precision_of<tensor_view<Q>, two_part_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
+template <class Q, class Kv, class O>
+struct precision_of<tensor_view<Q>, scaled_kv<Kv>, O>
+    : precision_of_elements<Q, typename decltype(source_of(std::declval<Kv const&>()))::key_rows::element,
+                            typename decltype(source_of(std::declval<Kv const&>()))::value_rows::element, O,
+                            scales_lie::beside_rows> {};
 template <class Q, class Kv, class O>
 struct precision_of<packed_queries<Q>, Kv, O> : precision_of<tensor_view<Q>, Kv, O> {};
 
@@ -145,8 +153,8 @@ status checked_call(plan const& p, operands<P, Source> const& x, Rule const& rul
 //   q    (batch, Sq, q_heads, head_dim), or packed_queries{(1, tokens, q_heads, head_dim), starts}
 //   kv   dense_kv: keys (batch or 1, Sk, kv_heads, head_dim), values (batch or 1, Sk, kv_heads, head_dim_v); q_heads is a
 //        multiple of kv_heads; a batch of dense keys is as many as there are sequences of queries, or 1. Or packed_kv, with
-//        starts; paged_kv, with a block table; ring_kv; two_part_kv (their headers tell the shapes). Any of them with either kind
-//        of queries
+//        starts; paged_kv, with a block table; ring_kv; two_part_kv (their headers tell the shapes); or one of them in scaled_kv.
+//        Any of them with either kind of queries
 //   out  (batch, Sq, q_heads, head_dim_v), or (1, tokens, q_heads, head_dim_v) packed as the queries are. Tokens outside the
 //        sequences are not written; nor are those of options.lse. It may share memory with no input, which is checked, and with
 //        no tensor of a rule, which is not

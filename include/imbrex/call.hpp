@@ -156,9 +156,7 @@ private:
         index const few = plan_.narrow_rows_of(group_ * q_tokens, rows.count);
         if (few < rows.count) attend_wide(rows.part(0, rows.count - few), wave, at, ctx, slot);
         if (few > 0) {
-            arena scratch{memory_.slots + slot * plan_.slot_bytes};
-            auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
-            attend_narrow<1>(rows.part(rows.count - few, few), wave, item, ctx, x);
+            attend_narrow<1>(rows.part(rows.count - few, few), wave, item, ctx, memory_.slots + slot * plan_.slot_bytes);
         }
     }
 
@@ -182,7 +180,7 @@ private:
     // Asks for the rows of a short item that this worker is likely to take next: of many short ones the first touch of each would
     // be a third of the time (windows of 49 tokens, D=32, BSHD: 31.5 -> 24 ms, AMD Zen 4, g++ 12, 2026-11-30).
     void expect_item(work_item const& item) const noexcept {
-        if constexpr (in_one_run<Source>) {
+        if constexpr (in_one_run<Source> && !has_side_scales<key_rows> && !has_side_scales<value_rows>) {
             index const tokens = kv_.of(item.head.sequence).count, head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v();
             if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;
             auto const kv = head_at(item.head);
@@ -196,12 +194,34 @@ private:
     // The narrow unit with the fewest rows that hold these.
     template <int R>
     void attend_narrow(row_block<Q, O> const& rows, index wave, work_item const& item, head_context const& ctx,
-                       narrow_scratch<T> const& x) const noexcept {
+                       std::byte* memory) const noexcept {
         if constexpr (R < narrow_rows_limit<P>()) {
-            if (rows.count > R) return attend_narrow<2 * R>(rows, wave, item, ctx, x);
+            if (rows.count > R) return attend_narrow<2 * R>(rows, wave, item, ctx, memory);
         }
+        arena scratch{memory};
+        if constexpr (integer_unit<P>) {
+            if (x_.kv.has_one_scale_a_row()) {
+                narrow_int8_unit<P, Rule, R, kv_tile<key_rows, value_rows>> unit{
+                    integer_scratch::lay_out(scratch, plan_.narrow_rows, plan_.shape.head_dim, plan_.shape.head_dim_v,
+                                             plan_.narrow_kv_cols),
+                    rule_,
+                    ctx,
+                    x_.kv.head_dim(),
+                    x_.kv.head_dim_v(),
+                    scale_};
+                return attend_part(unit, rows, wave, item, ctx);
+            }
+        }
+        auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
         narrow_unit<P, Rule, R, key_rows, value_rows> unit{
             x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};
+        attend_part(unit, rows, wave, item, ctx);
+    }
+
+    // The keys of one part, or all.
+    template <class Unit>
+    void attend_part(Unit& unit, row_block<Q, O> const& rows, index wave, work_item const& item,
+                     head_context const& ctx) const noexcept {
         index const keys = item.parts == 1 ? ctx.kv_len : plan_.split.keys_of_part(ctx.kv_len, order_.share()),
                     first = item.part * keys;
         kv_range const part{static_cast<position>(first), static_cast<position>(std::min<index>(first + keys, ctx.kv_len))};

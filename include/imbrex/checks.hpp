@@ -1,6 +1,7 @@
 // What is refused, and why, before anything is read or written. Knows tensors as shapes, strides and addresses only.
 #pragma once
 
+#include "imbrex/scale_checks.hpp"
 #include "imbrex/sequences.hpp"
 #include "imbrex/tensor_facts.hpp"
 
@@ -19,6 +20,7 @@ struct kv_facts {
     index pages_each = 0;                       // paged: ids of a sequence, or
     std::span<position const> page_starts{};    // where each one's ids start
     tensor_facts prefix_k{}, prefix_v{};        // two parts
+    kv_scale_facts scales{};
 };
 
 // All that a call can get wrong. row_sums: the log-sum-exp; address 0: not wanted.
@@ -162,19 +164,30 @@ struct named_facts {
 
 // The tensors of a call that are read.
 struct inputs_of {
-    named_facts all[5];
-    int count;
+    named_facts all[9];
 
     explicit inputs_of(call_facts const& c) noexcept
         : all{{&c.q, tensor_role::query},
               {&c.kv.k, tensor_role::key},
               {&c.kv.v, tensor_role::value},
               {&c.kv.prefix_k, tensor_role::key},
-              {&c.kv.prefix_v, tensor_role::value}},
-          count{c.kv.kind == kv_kind::two_part ? 5 : 3} {}
+              {&c.kv.prefix_v, tensor_role::value},
+              {&c.kv.scales.k.t, tensor_role::key},
+              {&c.kv.scales.v.t, tensor_role::value},
+              {&c.kv.scales.prefix_k.t, tensor_role::key},
+              {&c.kv.scales.prefix_v.t, tensor_role::value}} {}
+    // Those that the call has not are of no size.
     named_facts const* begin() const noexcept { return all; }
-    named_facts const* end() const noexcept { return all + count; }
+    named_facts const* end() const noexcept { return all + 9; }
 };
+
+inline status check_scales(kv_facts const& kv) noexcept {
+    using enum tensor_role;
+    if (status const s = check_scales_of(kv.k, kv.scales.k, key); !s) return s;
+    if (status const s = check_scales_of(kv.v, kv.scales.v, value); !s) return s;
+    if (status const s = check_prefix_scales(kv.prefix_k, kv.scales.prefix_k, kv.scales.k, key); !s) return s;
+    return check_prefix_scales(kv.prefix_v, kv.scales.prefix_v, kv.scales.v, value);
+}
 
 inline status check_shapes(call_facts const& c) noexcept {
     using enum tensor_role;
@@ -225,6 +238,7 @@ inline status check_call(call_facts const& c) noexcept {
     for (auto const& t : tensors) {
         if (status const s = check_memory(*t.facts, t.role); !s) return s;
     }
+    if (status const s = check_scales(c.kv); !s) return s;
     if (status const s = check_distinct(c.out, output); !s) return s;
     for (auto const& t : inputs_of{c}) {
         if (share_memory(c.out, *t.facts)) return {errc::output_overlaps_input, t.role};

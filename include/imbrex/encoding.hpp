@@ -87,6 +87,9 @@ inline constexpr index values_per_unit<q4_0_block> = ggml_block;
 template <>
 inline constexpr index values_per_unit<int4_pair> = 2;
 
+// Rows of int4 have a multiple of so many numbers: the longest vector.
+inline constexpr index int4_at_once = 16;
+
 // E's in a row of n numbers, n being a multiple of values_per_unit<E>. Sizes and strides of tensor_view<E> count E's.
 template <kv_element E>
 constexpr index row_units(index n) noexcept {

@@ -20,6 +20,7 @@
 #include "imbrex/status.hpp"
 #include "imbrex/tune.hpp"
 #include "imbrex/units/narrow.hpp"
+#include "imbrex/units/narrow_int8.hpp"
 #include "imbrex/units/wide.hpp"
 
 namespace imbrex {
@@ -59,6 +60,7 @@ struct plan {
     kv_split split{};                   // of kv heads that the narrow unit reads
     std::string_view dtypes[4] = {};    // query, key, value, output
     std::string_view isa{};
+    std::string_view narrow_note{};    // what path_of tells of the narrow unit besides
 
     constexpr bool made() const noexcept { return slot_bytes > 0; }
     // Of so many rows of a kv head, query heads and tokens together.
@@ -143,6 +145,7 @@ inline status_text path_of(plan const& p, index q_tokens) noexcept {
     index const few = narrow ? 0 : p.narrow_rows_of(p.shape.group() * q_tokens, p.shape.group() * q_tokens);
     if (few > 0) t << ", the last " << few << (few == 1 ? " row" : " rows") << " of a kv head in the narrow unit";
     if (index const parts = p.kv_parts(q_tokens, p.shape.kv_tokens); parts > 1) t << ", kv in " << parts << " parts";
+    if (narrow) t << p.narrow_note;
     if (p.copies(q_tokens)) t << ", kv heads that lie apart copied";
     return t;
 }
@@ -205,6 +208,7 @@ struct part_slot {
     static part_slot lay_out(arena& memory, index rows, index head_dim_v) noexcept {
         part_slot s;
         s.to_come = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
+        if constexpr (integer_unit<P>) head_dim_v = integer_scratch::padded(head_dim_v);
         s.state = narrow_state<typename P::score>::lay_out(memory, rows, head_dim_v);
         return s;
     }
@@ -251,9 +255,15 @@ status make_plan(problem shape, plan& out) noexcept {
     arena wide_count{nullptr}, narrow_count{nullptr};
     wide_slot<P>::lay_out(wide_count, shape, p.wide_tiles);
     lay_out_narrow<P>(narrow_count, shape, p.narrow_rows, p.narrow_kv_cols);
+    std::size_t narrow_bytes = narrow_count.used();
+    if constexpr (integer_unit<P>) {
+        arena integer_count{nullptr};
+        integer_scratch::lay_out(integer_count, p.narrow_rows, shape.head_dim, shape.head_dim_v, p.narrow_kv_cols);
+        narrow_bytes = std::max(narrow_bytes, integer_count.used());
+        p.narrow_note = ", int8 multiplied as it lies where a row has one scale";
+    }
     index const most_rows = shape.group() * shape.q_tokens;
-    p.slot_bytes =
-        static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_count.used()) : narrow_count.used());
+    p.slot_bytes = static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_bytes) : narrow_bytes);
     if (shape.layout != kv_layout::contiguous && most_rows >= tune::copy_from_row_tiles * rows && shape.kv_tokens > 0) {
         p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) *
                        static_cast<index>(sizeof(T));

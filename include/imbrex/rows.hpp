@@ -6,7 +6,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "imbrex/config.hpp"
+#include "imbrex/encoding.hpp"
 
 namespace imbrex {
 
@@ -95,6 +95,50 @@ concept row_set = requires(R const& r, index j) {
     { r.from(j) } -> std::same_as<R>;
 };
 
+// Rows of whole numbers, and the scales of each in rows beside them: number d of a row is scaled by its scale d / group.
+template <row_set Codes, row_set Scales>
+struct scaled_rows {
+    using element = typename Codes::element;
+    Codes codes{};
+    Scales beside{};
+    index group = 1;
+
+    constexpr element const* row(index j) const noexcept { return codes.row(j); }
+    constexpr side_scales scales(index j) const noexcept { return {beside.row(j), group}; }
+    constexpr float scale(index j) const noexcept { return *beside.row(j); }    // the first, of rows that have but one
+    constexpr scaled_rows from(index j) const noexcept { return {codes.from(j), beside.from(j), group}; }
+    constexpr auto in_one_run(index n) const noexcept {
+        auto const c = codes.in_one_run(n);
+        auto const s = beside.in_one_run(n);
+        using run = scaled_rows<rows<element>, rows<float>>;
+        return c && s ? std::optional<run>{run{*c, *s, group}} : std::nullopt;
+    }
+};
+
+template <class R>
+concept has_side_scales = row_set<R> && requires(R const& r, index j) {
+    { r.scales(j) } -> std::same_as<side_scales>;
+};
+
+// Codes with the scales beside them where they need any.
+template <row_set Codes, row_set Scales>
+constexpr auto with_scales(Codes const& codes, Scales const& scales, index group) noexcept {
+    if constexpr (side_scaled<typename Codes::element>)
+        return scaled_rows<Codes, Scales>{codes, scales, group};
+    else
+        return codes;
+}
+template <class Codes, class Scales>
+using rows_with_scales = decltype(with_scales(Codes{}, Scales{}, index{}));
+
+// Whether all rows of the set are a stride apart.
+template <class R>
+inline constexpr bool one_run = false;
+template <class E>
+inline constexpr bool one_run<rows<E>> = true;
+template <class E>
+inline constexpr bool one_run<scaled_rows<rows<E>, rows<float>>> = true;
+
 // One row after another. Of rows a stride apart without a multiplication for each, which costs decode 3 % (f32, 32/8 heads,
 // D=128, AMD Zen 4, g++ 12, 2026-11-30).
 template <row_set R>
@@ -124,7 +168,7 @@ private:
 template <row_set R, class F>
 constexpr auto with_run(R const& all, index first, index n, F const& f) noexcept {
     R const some = all.from(first);
-    if constexpr (!std::is_same_v<R, rows<typename R::element>>) {
+    if constexpr (!one_run<R>) {
         if (auto const run = some.in_one_run(n)) return f(*run);
     }
     return f(some);

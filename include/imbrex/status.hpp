@@ -61,6 +61,7 @@ enum class errc : std::int32_t {
     table_ids,
     prefix_mismatch,
     group_not_whole,
+    pairs_not_whole,
     scales_shape,
     append_shape,
     append_first,
@@ -317,6 +318,9 @@ inline status_text status::message() const noexcept {
         case errc::group_not_whole:
             return t << "imbrex: " << role_text(a) << " has rows of " << b << " numbers, which are no whole groups of " << c
                      << " that share a scale; choose a group that divides them";
+        case errc::pairs_not_whole:
+            return t << "imbrex: " << role_text(a) << " has rows of " << b << " numbers in int4, which are read " << c
+                     << " at a time; make head_dim a multiple of that";
         case errc::scales_shape:
             return t << "imbrex: " << role_text(a) << "'s scales are " << b << " in all, or lie along other axes than its rows; "
                      << c << " are needed, see the encoding's header for their shape";

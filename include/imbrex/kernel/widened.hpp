@@ -21,7 +21,10 @@ IMBREX_NOINLINE void widen_rows(Rows from, index count, index n, T* to, index to
         E const* const source = from.row(j);
         E const* const ahead = from.row(std::min(j + rows_ahead, count - 1));
         for (index d = 0; d < row_units<E>(n); d += line) prefetch(ahead + d);
-        widen_row<T>(source, n, to);
+        if constexpr (has_side_scales<Rows>)
+            widen_row<T>(source, from.scales(j), n, to);
+        else
+            widen_row<T>(source, n, to);
     }
 }
 

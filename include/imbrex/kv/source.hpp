@@ -41,8 +41,7 @@ concept kv_source = requires(S const& s, index i) {
 
 // Whether each kv head of a sequence is rows a stride apart; other sources are gathered where a unit needs that.
 template <kv_source S>
-inline constexpr bool in_one_run = std::is_same_v<typename S::key_rows, rows<typename S::key_rows::element>>&&
-    std::is_same_v<typename S::value_rows, rows<typename S::value_rows::element>>;
+inline constexpr bool in_one_run = one_run<typename S::key_rows>&& one_run<typename S::value_rows>;
 
 // Rows of one head of a tensor, from a token on.
 template <class E>

@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "imbrex/units/narrow_layout.hpp"
+#include "imbrex/units/narrow_loads.hpp"
 #include "imbrex/units/seen_keys.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 
@@ -66,6 +67,7 @@ public:
         keys_ = w.kv_end - w.kv_begin;
         s_stride_ = (keys_ + block - 1) / block * W;
         seen_ = seen;
+        if constexpr (has_side_scales<KeyRows>) key_runs_ = scale_runs<T>::of(tile.keys.group, head_dim_);
         if (seen == coverage::partial) seen_keys_.reset(keys_);
         array_of<V, pairs> m;
         for (int p = 0; p < pairs; ++p) m[p] = V(lowest_score<T>);
@@ -98,6 +100,7 @@ public:
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
         std::fill_n(x_.o_tile, R * o_stride_, T(0));
         std::fill_n(x_.l_tile, R, T(0));
+        if constexpr (has_side_scales<ValueRows>) value_runs_ = scale_runs<T>::of(tile.values.group, head_dim_v_);
         if (seen_ == coverage::full) {
             accumulate_keys(tile.values, 0, keys_);
         } else {
@@ -170,7 +173,11 @@ private:
         IMBREX_UNROLL for (int i = 0; i < block; i += Side) {
             if (Side == one_by_one && i >= n) continue;
             array_of<K const*, Side> key;
-            IMBREX_UNROLL for (int u = 0; u < Side; ++u) key[u] = keys.row(i + u);
+            [[maybe_unused]] array_of<float const*, Side> scales;
+            IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+                key[u] = keys.row(i + u);
+                if constexpr (has_side_scales<Keys>) scales[u] = keys.scales(i + u).data;
+            }
             _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
                 array_of<V, at_once> q_low, q_high;
                 IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
@@ -180,7 +187,10 @@ private:
                 }
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
                     V low, high;
-                    load_row_pair<T>(key[u], d, low, high);
+                    if constexpr (has_side_scales<Keys>)
+                        load_scaled_pair<T>(key[u], scales[u], key_runs_, d, low, high);
+                    else
+                        load_row_pair<T>(key[u], d, low, high);
                     low = in_register<T>(low), high = in_register<T>(high);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
@@ -190,7 +200,13 @@ private:
             }
             for (index d = in_pairs; d < head_dim_; d += W) {
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                    V const x = load_row_upto<T>(key[u], d, head_dim_);
+                    V x;
+                    if constexpr (has_side_scales<Keys>)
+                        x = load_scaled_upto<T>(key[u], scales[u], key_runs_, d);
+                    else if constexpr (in_pieces<K>)
+                        x = load_row_upto<T>(key[u], d, head_dim_);
+                    else
+                        x = load_upto<T>(key[u] + d, head_dim_ - d);
                     IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
                         V& a = acc[(i + u) * at_once + r];
                         a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
@@ -198,9 +214,21 @@ private:
                 }
             }
         }
+        if constexpr (has_side_scales<Keys>) {
+            if (key_runs_.is == scale_runs<T>::kind::whole_rows) scale_scores(keys, n, acc);
+        }
         V const s = ruled(simd::sums(acc), j, n, p, w);
         s.store_aligned(x_.s + p * s_stride_ + j * at_once);
         return s;
+    }
+
+    template <row_set Keys>
+    static IMBREX_ALWAYS_INLINE void scale_scores(Keys const& keys, int n, array_of<V, W>& acc) noexcept {
+        IMBREX_UNROLL for (int i = 0; i < block; ++i) {
+            if (i >= n) continue;
+            V const scale(keys.scale(i));
+            IMBREX_UNROLL for (int r = 0; r < at_once; ++r) acc[i * at_once + r] = acc[i * at_once + r] * scale;
+        }
     }
 
     // Those products as the rule has them; -inf in the lanes beyond n keys.
@@ -294,24 +322,37 @@ private:
             l[r] = V(T(0));
             IMBREX_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = V(T(0));
         }
-        index const skipped = in_pieces<E> ? 0 : d;    // columns; of rows in pieces no address can tell
+        // Columns that the address of a row can skip: none where it lies in pieces, or has scales.
+        constexpr bool from_start = in_pieces<E> || has_side_scales<Values>;
+        index const skipped = from_start ? 0 : d;
         T const* weights = x_.s + p * s_stride_ + j * at_once;
         row_walk walk{values, 0};
         _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, ++walk, weights += at_once) {
-            E const* const value = in_pieces<E> ? *walk : *walk + d;
+            E const* const value = from_start ? *walk : *walk + d;
+            [[maybe_unused]] float const* scales = nullptr;
+            if constexpr (has_side_scales<Values>) scales = values.scales(i).data;
             array_of<V, C> x;
             if constexpr (C == 1) {
-                x[0] = load_row_upto<T>(value, d - skipped, head_dim_v_ - skipped);
+                if constexpr (has_side_scales<Values>)
+                    x[0] = load_scaled_upto<T>(value, scales, value_runs_, d);
+                else
+                    x[0] = load_row_upto<T>(value, d - skipped, head_dim_v_ - skipped);
             } else {
                 IMBREX_UNROLL for (int c = 0; c < C; c += 2) {
                     V low, high;
-                    load_row_pair<T>(value, d - skipped + c * W, low, high);
+                    if constexpr (has_side_scales<Values>)
+                        load_scaled_pair<T>(value, scales, value_runs_, d + c * W, low, high);
+                    else
+                        load_row_pair<T>(value, d - skipped + c * W, low, high);
                     x[c] = in_register<T>(low), x[c + 1] = in_register<T>(high);
                 }
             }
             IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
-                V const weight(weights[r]);
+                V weight(weights[r]);
                 l[r] = l[r] + weight;
+                if constexpr (has_side_scales<Values>) {
+                    if (value_runs_.is == scale_runs<T>::kind::whole_rows) weight = weight * V(*scales);
+                }
                 IMBREX_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = simd::fma(x[c], weight, acc[r][c]);
             }
         }
@@ -331,6 +372,7 @@ private:
     index head_dim_, head_dim_v_;
     score_scale<T> scale_;
     bool apart_;
+    scale_runs<T> key_runs_{}, value_runs_{};    // where there are scales beside the rows
     index q_stride_ = 0, o_stride_ = 0, s_stride_ = 0;
     index count_ = 0;
     index keys_ = 0;

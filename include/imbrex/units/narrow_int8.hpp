@@ -12,6 +12,7 @@
 
 #include "imbrex/units/integer_scores.hpp"
 #include "imbrex/units/integer_values.hpp"
+#include "imbrex/units/narrow_layout.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 
 #if defined(IMBREX_HAS_INTEGER_UNITS)
@@ -93,6 +94,30 @@ public:
             for (index d = 0; d < values_.o_stride(); d += W) (V::load_aligned(o + d) * alpha).store_aligned(o + d);
         }
         values_.accumulate(tile.values);
+    }
+
+    // Instead of finish: leaves the state of the keys so far; its rows of o have o_stride() numbers.
+    IMBREX_NOINLINE void park(narrow_state<float> const& to) const noexcept {
+        for (index i = 0; i < count_; ++i) {
+            to.m[i] = x_.m[lane_of(i)];
+            to.l[i] = sum_of_weights(i);
+            std::copy_n(x_.o + i * values_.o_stride(), values_.o_stride(), to.o + i * values_.o_stride());
+        }
+    }
+
+    // Takes in the state of other keys, as another tile. Only after begin: no weights of tiles may be there yet.
+    IMBREX_NOINLINE void add(narrow_state<float> const& part) noexcept {
+        for (index i = 0; i < count_; ++i) {
+            if (part.l[i] == 0) continue;    // no keys; NaN is not 0
+            float const m = x_.m[lane_of(i)], next = part.m[i] <= m ? m : part.m[i];
+            V const alpha = exp2_of<float>(V(m) - V(next), scale_.log2e);
+            V const beta = exp2_of<float>(V(part.m[i]) - V(next), scale_.log2e);
+            for (index d = i * values_.o_stride(); d < (i + 1) * values_.o_stride(); d += W) {
+                simd::fma(V::load_aligned(x_.o + d), alpha, V::load_aligned(part.o + d) * beta).store_aligned(x_.o + d);
+            }
+            x_.l[lane_of(i)] = simd::fma(V(x_.l[lane_of(i)]), alpha, V(part.l[i]) * beta).get(0);
+            x_.m[lane_of(i)] = next;
+        }
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
@@ -208,6 +233,29 @@ private:
     coverage seen_ = coverage::full;
     seen_keys seen_keys_;
     position q_last_ = 0;
+};
+
+// Whether the few rows of int8 keys and values with one scale each are this unit's.
+template <class P>
+inline constexpr bool integer_unit =
+    std::is_same_v<typename P::key, std::int8_t>&& std::is_same_v<typename P::value, std::int8_t>;
+
+IMBREX_ISA_END
+
+#else
+
+IMBREX_ISA_BEGIN
+
+// There is none: its names stand in branches that are not taken.
+template <class P>
+inline constexpr bool integer_unit = false;
+
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+class narrow_int8_unit;
+
+struct integer_scratch {
+    static constexpr index padded(index n) noexcept { return n; }
+    static integer_scratch lay_out(arena& memory, index rows, index head_dim, index head_dim_v, index kv_cols) noexcept;
 };
 
 IMBREX_ISA_END
