@@ -2,6 +2,7 @@
 // xsimd loses cycles (or has no spelling that both 8.1 and 14 know); simd.hpp picks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -76,7 +77,7 @@ struct portable_seam {
     template <class E>
     static IMBREX_ALWAYS_INLINE V load_first(E const* p, int n) noexcept {
         alignas(64) array_of<E, W> buffer = {};
-        std::memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(E));
+        std::memcpy(buffer, p, static_cast<std::size_t>(std::min<int>(n, W)) * sizeof(E));    // g++ 13 cannot see that n <= W
         return load(buffer);
     }
     template <class E>
