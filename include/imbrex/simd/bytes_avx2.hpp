@@ -31,7 +31,9 @@ struct avx2_bytes : portable_seam<float> {
 
     // No constrained template: for clang++ 14 it would hide the one of portable_seam, which has the same parameters.
     using portable_seam<float>::load_pair;
-    static IMBREX_ALWAYS_INLINE void load_pair(std::int8_t const* p, V& low, V& high) noexcept { low = load(p), high = load(p + W); }
+    static IMBREX_ALWAYS_INLINE void load_pair(std::int8_t const* p, V& low, V& high) noexcept {
+        low = load(p), high = load(p + W);
+    }
     static IMBREX_ALWAYS_INLINE void load_pair(f8_e4m3 const* p, V& low, V& high) noexcept { low = load(p), high = load(p + W); }
     static IMBREX_ALWAYS_INLINE void load_pair(f8_e5m2 const* p, V& low, V& high) noexcept { low = load(p), high = load(p + W); }
 
