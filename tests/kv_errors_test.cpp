@@ -1,4 +1,5 @@
 // What is refused of keys and values in pages, rings and two parts: each with its numbers, and nothing written.
+#include <string>
 #include <vector>
 
 #include "refusal.hpp"
@@ -122,6 +123,22 @@ TEST_F(KvRefusal, PagesOfKeysUnlikeThoseOfValues) {
     pages_refused(errc::page_count, {"key has 4 pages", "value has 3"});
     v.shape.batch = 4, v.shape.tokens = 1;
     pages_refused(errc::kv_tokens_mismatch, {"key has 2", "value has 1"});
+}
+
+TEST_F(KvRefusal, PagesOfMoreSlotsThanPositionsCount) {
+    for (int const bits : {31, 40, 62}) {
+        k.shape = {1, index{1} << bits, 2, 8}, v.shape = {1, index{1} << bits, 2, 6};
+        k.strides.token = v.strides.token = 0;
+        pages_refused(errc::too_long, {"key has " + std::to_string(index{1} << bits), "2147483647"});
+    }
+}
+
+// However far a ring has come, its plan needs no more memory.
+TEST_F(KvRefusal, ARingsWorkspaceDoesNotGrowWithItsPositions) {
+    auto const bytes = [](index positions) {
+        return imbrex::workspace_bytes(make({.q_tokens = 256, .kv_tokens = positions, .q_heads = 8, .kv_heads = 2, .head_dim = 64, .layout = kv_layout::paged}));
+    };
+    EXPECT_EQ(bytes(1'000'000'000), bytes(10'000'000));    // parts of shorter ones are fewer
 }
 
 TEST_F(KvRefusal, PagesWithoutSlots) {

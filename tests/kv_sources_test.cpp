@@ -189,7 +189,7 @@ private:
 TEST_F(KvSources, PagesOfAnySizeGiveTheBitsOfDenseKeys) {
     expect_pages_right<f32>(1, {300, 0, 13, 1});
     expect_pages_right<f32>(40, {300, 17, 0, 40});    // gathered
-    expect_pages_right<f32>(300, {300, 700});         // copied
+    expect_pages_right<f32>(300, {300, 700});
 }
 
 TEST_F(KvSources, PagesOf16BitElementsGiveTheBitsOfDenseKeys) {

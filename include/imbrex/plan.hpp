@@ -29,7 +29,8 @@ namespace imbrex {
 enum class kv_layout {
     contiguous,    // back to back (BHSD)
     strided,       // far apart (BSHD with several heads, packed QKV): a plan may copy a kv head once per call
-    paged,         // in several runs (paged_kv, ring_kv, two_part_kv): likewise, and prefill gathers a tile at a time
+    paged,    // in several runs (paged_kv, ring_kv, two_part_kv): prefill gathers a tile at a time; a copy of all positions of
+              // a ring would have no bound
 };
 
 // The shapes to plan for. Token counts and batch are the most that a call on this plan will have.
@@ -264,7 +265,7 @@ status make_plan(problem shape, plan& out) noexcept {
     }
     index const most_rows = shape.group() * shape.q_tokens;
     p.slot_bytes = static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_bytes) : narrow_bytes);
-    if (shape.layout != kv_layout::contiguous && most_rows >= tune::copy_from_row_tiles * rows && shape.kv_tokens > 0) {
+    if (shape.layout == kv_layout::strided && most_rows >= tune::copy_from_row_tiles * rows && shape.kv_tokens > 0) {
         p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) *
                        static_cast<index>(sizeof(T));
     }

@@ -275,6 +275,12 @@ TEST_F(AppendErrors, GroupsThatDoNotDivideARowAndScalesOfAnotherShapeAreRefused)
     EXPECT_EQ(code_of(group_scaled_rows{four.rows(), four.scale_view(), 1}), errc::group_not_whole);
     EXPECT_EQ(code_of(group_scaled_rows{eight.rows(), eight.scale_view(), 16}), errc::scales_shape);
     EXPECT_EQ(code_of(channel_scaled_rows{eight.rows(), eight.scale_view()}), errc::scales_shape);
+    auto nowhere = eight.scale_view();
+    nowhere.data = nullptr;
+    EXPECT_EQ(code_of(group_scaled_rows{eight.rows(), nowhere, eight.group}), errc::null_data);
+    auto channels = nowhere;
+    channels.shape = {1, 1, heads, head_dim};
+    EXPECT_EQ(code_of(channel_scaled_rows{eight.rows(), channels}), errc::null_data);
     EXPECT_TRUE(eight.memory.poisoned() && four.memory.poisoned());
 }
 

@@ -125,6 +125,7 @@ struct row_writer<group_scaled_rows<E>> {
         shape4 const needed{rows.batch, rows.tokens, rows.heads, rows.head_dim / to.group};
         if (scales != needed || to.scales.strides.dim != 1)
             return {errc::scales_shape, role, scales.elements(), needed.elements()};
+        if (to.scales.data == nullptr && needed.elements() > 0) return {errc::null_data, role, rows.tokens};
         return check_rows(to.rows, role);
     }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
@@ -141,6 +142,7 @@ struct row_writer<channel_scaled_rows<E>> {
         shape4 const rows = shape(), scales = to.scales.shape;
         if (scales != shape4{1, 1, rows.heads, rows.head_dim} || to.scales.strides.dim != 1)
             return {errc::scales_shape, role, scales.elements(), rows.heads * rows.head_dim};
+        if (to.scales.data == nullptr && scales.elements() > 0) return {errc::null_data, role, rows.tokens};
         return check_rows(to.rows, role);
     }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {

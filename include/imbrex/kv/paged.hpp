@@ -1,6 +1,8 @@
 // Keys and values in pages of a pool, as block tables tell (Kwon et al. 2023, PagedAttention, arXiv:2309.06180).
 #pragma once
 
+#include <algorithm>
+
 #include "imbrex/kv/source.hpp"
 
 namespace imbrex {
@@ -45,7 +47,7 @@ struct paged_source {
     tensor_view<V const> v;
     block_table table;
     std::span<position const> lengths;
-    page_division page_size{k.shape.tokens};
+    page_division page_size{};
 
     constexpr sequence_side sequences() const noexcept { return sequence_side{lengths}; }
     constexpr index heads() const noexcept { return k.shape.heads; }
@@ -75,7 +77,7 @@ private:
 template <class K, class V>
 auto source_of(paged_kv<K, V> const& kv) noexcept {
     return paged_source<kv_storage_of<K>, kv_storage_of<V>>{storage_view(kv.k), storage_view(kv.v), kv.table, kv.lengths,
-                                                            page_division{std::max<index>(1, kv.k.shape.tokens)}};
+                                                            page_division{std::clamp<index>(kv.k.shape.tokens, 1, max_length)}};
 }
 
 }    // namespace imbrex

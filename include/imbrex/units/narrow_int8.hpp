@@ -149,7 +149,7 @@ private:
             index const at = j + v * G::block;
             V s = hidden_score<float>();
             if (int const left = std::min(n - v * G::block, G::block); left > 0) {
-                s = ruled(product[v] * (unit * load_repeated<G::at_once>(x_.key_scales + at)), at, left, g, w);
+                s = ruled((product[v] * unit) * load_repeated<G::at_once>(x_.key_scales + at), at, left, g, w);
             }
             s.store_aligned(x_.s + g * s_stride_ + at * G::at_once);
             most = simd::max(most, s);
