@@ -60,10 +60,12 @@ struct paged_source {
     }
 
 private:
-    // Whether the rows that lie together in a page are too few for the hardware to prefetch.
+    // Whether the rows that lie together in a page are too few for the hardware's prefetchers: pages of 16 tokens, 8 kv heads,
+    // D=128, then reach 0.54-0.75 of dense instead of 0.31-0.41, of 64 tokens 0.68-0.85 instead of 0.44-0.59 (f32 and bf16, AMD
+    // Zen 4, g++ 12, 2026-12-01).
     template <class E>
     static constexpr bool lies_apart(tensor_view<E const> const& t) noexcept {
-        constexpr index enough_bytes = 4096;
+        constexpr index enough_bytes = 65536;
         return t.strides.token != t.shape.head_dim ||
                t.shape.tokens * t.shape.head_dim * static_cast<index>(sizeof(E)) < enough_bytes;
     }
