@@ -139,10 +139,7 @@ private:
         if (row >= tokens) return;
         auto const from = head_at(head);
         auto const to = copy_at(place - wave, tokens);
-        index const end = std::min(row + copy_rows, tokens);
-        row = std::max<index>(row, from.held_from);
-        index const count = end - row;
-        if (count <= 0) return;
+        index const count = std::min(copy_rows, tokens - row);
         widen_rows<T>(from.keys.from(row), count, x_.kv.head_dim(), const_cast<T*>(to.keys.row(row)), to.keys.stride);
         widen_rows<T>(from.values.from(row), count, x_.kv.head_dim_v(), const_cast<T*>(to.values.row(row)), to.values.stride);
     }
@@ -167,9 +164,7 @@ private:
         auto const x = wide_slot<P>::lay_out(scratch, plan_.shape, plan_.wide_tiles);
         wide_unit<P, Rule> unit{x.unit, rule_, ctx, head_dim, head_dim_v, scale_};
         if (at.place < order_.copied_heads()) {
-            auto copy = copy_at(at.place - wave, ctx.kv_len);
-            copy.held_from = head_at(at).held_from;
-            imbrex::attend(unit, rows, copy, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
+            imbrex::attend(unit, rows, copy_at(at.place - wave, ctx.kv_len), {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
         } else {
             widened<T, kv_head<key_rows, value_rows>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
             imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);

@@ -99,6 +99,15 @@ constexpr status check_rows(tensor_view<E> const& t, tensor_role role) noexcept 
     return {};
 }
 
+// The same of rows with scales beside them, of this shape.
+template <class To>
+constexpr status check_scaled_rows(To const& to, shape4 const& scales, tensor_role role) noexcept {
+    if (to.scales.shape != scales || to.scales.strides.dim != 1)
+        return {errc::scales_shape, role, to.scales.shape.elements(), scales.elements()};
+    if (to.scales.data == nullptr && scales.elements() > 0) return {errc::null_data, role, to.rows.shape.tokens};
+    return check_rows(to.rows, role);
+}
+
 template <class E>
 struct row_writer;
 
@@ -119,14 +128,11 @@ struct row_writer<group_scaled_rows<E>> {
 
     shape4 shape() const noexcept { return numbers_of(to.rows); }
     status check(tensor_role role) const noexcept {
-        shape4 const rows = shape(), scales = to.scales.shape;
+        shape4 const rows = shape();
         if (to.group < values_per_unit<E> || to.group % values_per_unit<E> != 0 || rows.head_dim % to.group != 0)
             return {errc::group_not_whole, role, rows.head_dim, to.group};
         shape4 const needed{rows.batch, rows.tokens, rows.heads, rows.head_dim / to.group};
-        if (scales != needed || to.scales.strides.dim != 1)
-            return {errc::scales_shape, role, scales.elements(), needed.elements()};
-        if (to.scales.data == nullptr && needed.elements() > 0) return {errc::null_data, role, rows.tokens};
-        return check_rows(to.rows, role);
+        return check_scaled_rows(to, needed, role);
     }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head), to.scales.row(at.entry, at.token, head), to.group);
@@ -138,13 +144,7 @@ struct row_writer<channel_scaled_rows<E>> {
     channel_scaled_rows<E> to;
 
     shape4 shape() const noexcept { return numbers_of(to.rows); }
-    status check(tensor_role role) const noexcept {
-        shape4 const rows = shape(), scales = to.scales.shape;
-        if (scales != shape4{1, 1, rows.heads, rows.head_dim} || to.scales.strides.dim != 1)
-            return {errc::scales_shape, role, scales.elements(), rows.heads * rows.head_dim};
-        if (to.scales.data == nullptr && scales.elements() > 0) return {errc::null_data, role, rows.tokens};
-        return check_rows(to.rows, role);
-    }
+    status check(tensor_role role) const noexcept { return check_scaled_rows(to, {1, 1, shape().heads, shape().head_dim}, role); }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head), side_scales{to.scales.row(0, 0, head), 1});
     }
