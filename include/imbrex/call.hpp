@@ -40,15 +40,6 @@ struct operands {
     sequence_side queries() const noexcept { return {q.shape, q_starts}; }
 };
 
-template <class E>
-void prefetch_rows(E const* first, index stride, index rows, index numbers) noexcept {
-    constexpr index line = static_cast<index>(64 / sizeof(E));
-    for (index j = 0; j < rows; ++j) {
-        for (index d = 0; d < row_units<E>(numbers); d += line) prefetch(first + j * stride + d);
-    }
-    asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
-}
-
 // A checked call, ready to run.
 template <precision_policy P, kv_source Source, score_rule Rule, tile_observer Observer>
 class attention_call {
@@ -180,9 +171,9 @@ private:
             if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;
             auto const kv = head_at(item.head);
             row_block<Q, O> const rows = rows_of(item);
-            prefetch_rows(kv.keys.data, kv.keys.stride, tokens, head_dim);
-            prefetch_rows(kv.values.data, kv.values.stride, tokens, head_dim_v);
-            if (group_ == 1) prefetch_rows(rows.query(0), rows.q_token, rows.count, head_dim);
+            prefetch_rows(kv.keys, 0, tokens, head_dim);
+            prefetch_rows(kv.values, 0, tokens, head_dim_v);
+            if (group_ == 1) prefetch_rows(imbrex::rows<Q>{rows.query(0), rows.q_token}, 0, rows.count, head_dim);
         }
     }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "imbrex/encoding.hpp"
+#include "imbrex/rows.hpp"
 #include "imbrex/simd.hpp"
 #include "imbrex/simd/blocks_portable.hpp"
 
@@ -137,6 +138,18 @@ IMBREX_ALWAYS_INLINE void widen_row(E const* row, side_scales scales, index n, T
         lanes<T> const x = load_row_upto<T>(row, d, n) * load_scales<T>(scales, d, n);
         seam<T>::store_first(to + d, x, static_cast<int>(n - d));
     }
+}
+
+// Asks for rows [first, first + n) of so many numbers each; for none where n is negative.
+template <row_set Rows>
+void prefetch_rows(Rows const& rows, index first, index n, index numbers) noexcept {
+    using E = typename Rows::element;
+    constexpr index line = static_cast<index>(64 / sizeof(E));
+    for (index j = first; j < first + n; ++j) {
+        E const* const row = rows.row(j);
+        for (index d = 0; d < row_units<E>(numbers); d += line) prefetch(row + d);
+    }
+    asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
 }
 
 IMBREX_ISA_END

@@ -73,7 +73,7 @@ public:
         for (int p = 0; p < pairs; ++p) m[p] = V(lowest_score<T>);
         index j = 0;
         for (; j + block <= keys_; j += block) {
-            if (apart_) expect_rows(tile.keys, j + rows_ahead, std::min<index>(block, keys_ - j - rows_ahead), head_dim_);
+            if (apart_) prefetch_rows(tile.keys, j + rows_ahead, std::min<index>(block, keys_ - j - rows_ahead), head_dim_);
             with_run(tile.keys, j, block, [&](auto const& keys) {
                 m[0] = simd::max(m[0], score_block<from_memory>(keys, j, block, 0, w));
                 for (int p = 1; p < pairs; ++p) m[p] = simd::max(m[p], score_block<from_l1>(keys, j, block, p, w));
@@ -158,6 +158,9 @@ private:
     static constexpr int from_memory = std::min(bytes_per_value<K> <= 2 ? 2 : 1, block);
     static constexpr int from_l1 = std::min(bytes_per_value<K> <= 2 ? 2 : 4, block);
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
+    // Rows that lie apart, beyond the hardware's prefetchers, are asked for so far ahead, all lines of a row together: a line at
+    // each step of the arithmetic is no better than none (BSHD, 8 kv heads, f32, D=128: 21 -> 39 % of the read bandwidth, spread
+    // 24 %; AMD Zen 4, g++ 12, 2026-11-30). Not into L1, where such rows share a few sets.
     static constexpr index rows_ahead = 16;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
 
@@ -270,25 +273,12 @@ private:
         }
     }
 
-    // Asks for n rows that lie apart, beyond the hardware's prefetchers, all lines of a row together: a line at each step of the
-    // arithmetic is no better than none (BSHD, 8 kv heads, f32, D=128: 21 -> 39 % of the read bandwidth, spread 24 %; AMD Zen 4,
-    // g++ 12, 2026-11-30). Not into L1, where such rows share a few sets.
-    template <row_set Rows>
-    static void expect_rows(Rows const& rows, index first, index n, index numbers) noexcept {
-        constexpr index line = static_cast<index>(64 / sizeof(typename Rows::element));
-        for (index j = first; j < first + n; ++j) {
-            auto const* const row = rows.row(j);
-            for (index d = 0; d < row_units<typename Rows::element>(numbers); d += line) prefetch(row + d);
-        }
-        asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
-    }
-
     // Blocks of V that stay in L1 while each pair of rows passes over them.
     void accumulate_keys(ValueRows const& values, index first, index last) noexcept {
         index const step = std::max<index>(4, l1_block_bytes / row_bytes<E>(head_dim_v_));
         for (index j = first; j < last; j += step) {
             index const n = std::min(step, last - j);
-            if (apart_) expect_rows(values, j + rows_ahead, std::min(step, keys_ - j - rows_ahead), head_dim_v_);
+            if (apart_) prefetch_rows(values, j + rows_ahead, std::min(step, keys_ - j - rows_ahead), head_dim_v_);
             with_run(values, j, n, [&](auto const& some) { accumulate_block(some, j, n); });
         }
     }
