@@ -1,6 +1,7 @@
 // What is refused, and why, before anything is read or written. Knows tensors as shapes, strides and addresses only.
 #pragma once
 
+#include "imbrex/kv/paged.hpp"
 #include "imbrex/scale_checks.hpp"
 #include "imbrex/sequences.hpp"
 #include "imbrex/tensor_facts.hpp"
@@ -14,12 +15,10 @@ enum class kv_kind { dense, paged, ring, two_part };
 struct kv_facts {
     tensor_facts k{}, v{};
     kv_kind kind = kv_kind::dense;
-    packed_starts starts{};                     // dense: of packed sequences
-    std::span<position const> lengths{};        // the others: of each sequence
-    std::span<position const> page_ids{};       // paged
-    index pages_each = 0;                       // paged: ids of a sequence, or
-    std::span<position const> page_starts{};    // where each one's ids start
-    tensor_facts prefix_k{}, prefix_v{};        // two parts
+    packed_starts starts{};                 // dense: of packed sequences
+    std::span<position const> lengths{};    // the others: of each sequence
+    block_table table{};                    // paged
+    tensor_facts prefix_k{}, prefix_v{};    // two parts
     kv_scale_facts scales{};
 };
 
@@ -79,27 +78,21 @@ inline status check_pages(kv_facts const& kv, index sequences) noexcept {
     index const pages = kv.k.shape.batch, page_size = kv.k.shape.tokens;
     if (kv.v.shape.batch != pages) return status{errc::page_count, pages, kv.v.shape.batch};
     if (status const s = check_lengths(kv, sequences, max_length); !s) return s;
-    bool const lists = !kv.page_starts.empty();
-    if (!lists && kv.pages_each > max_length)    // no overflow below
-        return status{errc::table_ids, 0, kv.pages_each, std::ssize(kv.page_ids)};
-    if (lists && std::ssize(kv.page_starts) != sequences + 1)
-        return status{errc::table_lists, std::ssize(kv.page_starts), sequences + 1};
+    block_table const& table = kv.table;
+    bool const lists = !table.starts.empty();
+    if (!lists && table.width > max_length)    // no overflow below
+        return status{errc::table_ids, 0, table.width, std::ssize(table.ids)};
+    if (lists && std::ssize(table.starts) != sequences + 1)
+        return status{errc::table_lists, std::ssize(table.starts), sequences + 1};
     index before = 0;
     for (index s = 0; s < sequences; ++s) {
         index const length = kv.lengths[static_cast<std::size_t>(s)];
-        index const first = lists ? index{kv.page_starts[static_cast<std::size_t>(s)]} : s * kv.pages_each;
-        index const given = lists ? index{kv.page_starts[static_cast<std::size_t>(s) + 1]} - first : kv.pages_each;
+        index const first = table.first(s), given = table.count(s);
         if (first < before || given < 0) return status{errc::table_order, s, first, given};
         before = first;
         if (length == 0) continue;
         if (page_size == 0) return status{errc::page_size, length};
-        index const needed = (length + page_size - 1) / page_size;
-        if (needed > given) return status{errc::table_width, s, needed, given};
-        if (first + needed > std::ssize(kv.page_ids)) return status{errc::table_ids, s, first + needed, std::ssize(kv.page_ids)};
-        for (index i = first; i < first + needed; ++i) {
-            position const id = kv.page_ids[static_cast<std::size_t>(i)];
-            if (id < 0 || id >= pages) return status{errc::page_id, i, id, pages};
-        }
+        if (status const found = table.check(s, 0, (length + page_size - 1) / page_size, pages); !found) return found;
     }
     return {};
 }
@@ -151,7 +144,7 @@ inline status check_numbers_apart(tensor_facts const& written, call_facts const&
     using enum tensor_role;
     if (c.q_starts && share_memory(written, tensor_facts::of(*c.q_starts))) return {errc::starts_overlap, query};
     if (c.kv.starts && share_memory(written, tensor_facts::of(*c.kv.starts))) return {errc::starts_overlap, key};
-    for (auto const& numbers : {c.kv.lengths, c.kv.page_ids, c.kv.page_starts}) {
+    for (auto const& numbers : {c.kv.lengths, c.kv.table.ids, c.kv.table.starts}) {
         if (share_memory(written, tensor_facts::of(numbers))) return {errc::starts_overlap, key};
     }
     return {};

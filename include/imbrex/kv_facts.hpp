@@ -23,9 +23,7 @@ kv_facts facts_of_kv(paged_source<K, V> const& s) noexcept {
     kv_facts f{tensor_facts::of(s.k), tensor_facts::of(s.v)};
     f.kind = kv_kind::paged;
     f.lengths = s.lengths;
-    f.page_ids = s.table.ids;
-    f.pages_each = s.table.width;
-    f.page_starts = s.table.starts;
+    f.table = s.table;
     return f;
 }
 

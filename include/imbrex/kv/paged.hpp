@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "imbrex/kv/source.hpp"
+#include "imbrex/status.hpp"
 
 namespace imbrex {
 
@@ -19,6 +20,17 @@ struct block_table {
     }
     constexpr index count(index sequence) const noexcept {
         return starts.empty() ? width : starts[static_cast<std::size_t>(sequence) + 1] - first(sequence);
+    }
+    // Whether a sequence's pages [begin, end) are there, and each is one of a pool of so many.
+    constexpr status check(index sequence, index begin, index end, index pages) const noexcept {
+        index const at = first(sequence);
+        if (end > count(sequence)) return {errc::table_width, sequence, end, count(sequence)};
+        if (at + end > std::ssize(ids)) return {errc::table_ids, sequence, at + end, std::ssize(ids)};
+        for (index i = at + begin; i < at + end; ++i) {
+            position const id = ids[static_cast<std::size_t>(i)];
+            if (id < 0 || id >= pages) return {errc::page_id, i, id, pages};
+        }
+        return {};
     }
 };
 

@@ -50,14 +50,7 @@ struct paged_slots {
         if (table.first(sequence) < 0 || table.count(sequence) < 0)
             return {errc::table_order, sequence, table.first(sequence), table.count(sequence)};
         index const begin = first / cache.tokens, end = (first + count + cache.tokens - 1) / cache.tokens;
-        if (end > table.count(sequence)) return {errc::table_width, sequence, end, table.count(sequence)};
-        if (table.first(sequence) + end > std::ssize(table.ids))
-            return {errc::table_ids, sequence, table.first(sequence) + end, std::ssize(table.ids)};
-        for (index at = table.first(sequence) + begin; at < table.first(sequence) + end; ++at) {
-            position const id = table.ids[static_cast<std::size_t>(at)];
-            if (id < 0 || id >= cache.batch) return {errc::page_id, at, id, cache.batch};
-        }
-        return {};
+        return table.check(sequence, begin, end, cache.batch);
     }
 };
 
