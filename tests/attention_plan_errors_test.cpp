@@ -74,6 +74,13 @@ TEST_F(PlanRefusal, PlanIsOfCodeForAnotherInstructionSet) {
     expect_refused_by(other, errc::plan_isa, {"instruction set"});
 }
 
+TEST_F(PlanRefusal, PlanIsForProductsComputedOtherwise) {
+    plan other;
+    using widened = precision<float, float, float, float, imbrex::products::widened>;
+    ASSERT_TRUE(imbrex::make_plan<widened>(fitting.shape, other).ok());
+    expect_refused_by(other, errc::plan_products, {"products::widened", "products::as_stored"});
+}
+
 TEST_F(PlanRefusal, PlanIsForOtherHeadsOrHeadDims) {
     struct {
         imbrex::problem shape;

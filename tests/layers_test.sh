@@ -9,7 +9,7 @@ root=$project/include/imbrex
 # A header includes its own layer and lower ones. Files of a folder share their folder's layer.
 layer_of() {
     case $1 in
-    config.hpp | status.hpp | dtype.hpp | dtype_f8.hpp | encoding.hpp | view.hpp) echo 0 ;;
+    config.hpp | status.hpp | dtype.hpp | dtype_f8.hpp | encoding.hpp | products.hpp | view.hpp) echo 0 ;;
     mask.hpp | rule.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | isa.hpp | executor.hpp | workspace.hpp | observer.hpp | sequences.hpp) echo 1 ;;
     rules/* | kv/*) echo 2 ;;
     units/*) echo 3 ;;

@@ -85,6 +85,7 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::plan_not_made}, {"plan is empty", "make_plan", "status"}},
         {status{errc::plan_dtype, 1}, {"key", "element type", "new plan"}},
         {status{errc::plan_isa}, {"plan", "instruction set", "here"}},
+        {status{errc::plan_products, 1, 0}, {"products::as_stored", "products::widened", "same"}},
         {status{errc::plan_mismatch, 2, 64, 128}, {"head_dim is 64", "made for 128", "new plan"}},
         {status{errc::workspace_too_small, 10, 4096}, {"10 bytes", "4096", "allocate{}"}},
         {status{errc::workspace_overlap, tensor_role::value}, {"workspace", "value", "its own"}},

@@ -9,7 +9,7 @@
 namespace imbrex {
 
 // The precision that queries, kv and an output of these types have.
-template <class Queries, class Kv, class O>
+template <class Queries, class Kv, class O, products M = products::as_stored>
 struct precision_of {
     static_assert(
         sizeof(Kv) == 0,
@@ -17,7 +17,7 @@ struct precision_of {
         "lengths}, ring_kv{k, v, lengths} or two_part_kv{prefix, suffix, lengths}, or one of them in scaled_kv");
 };
 enum class scales_lie { in_rows, beside_rows };
-template <class Q, class K, class V, class O, scales_lie Scales = scales_lie::in_rows>
+template <class Q, class K, class V, class O, products M, scales_lie Scales = scales_lie::in_rows>
 struct precision_of_elements {
     static_assert(
         element<Q> && kv_stored<K> && kv_stored<V> && element<O>,
@@ -28,25 +28,25 @@ struct precision_of_elements {
                   "imbrex: int8 and int4 keys and values need their scales; pass scaled_kv{kv, k_scales, v_scales}");
     static_assert(Scales == scales_lie::in_rows || (!std::is_same_v<K, double> && !std::is_same_v<V, double>),
                   "imbrex: f64 keys or values do not go with scaled ones; use float");
-    using type = precision<std::remove_const_t<Q>, K, V, std::remove_const_t<O>>;
+    using type = precision<std::remove_const_t<Q>, K, V, std::remove_const_t<O>, M>;
 };
-template <class Q, class K, class V, class O>
-struct precision_of<tensor_view<Q>, dense_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
-template <class Q, class K, class V, class O>
-struct precision_of<tensor_view<Q>, packed_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
-template <class Q, class K, class V, class O>
-struct precision_of<tensor_view<Q>, paged_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
-template <class Q, class K, class V, class O>
-struct precision_of<tensor_view<Q>, ring_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
-template <class Q, class K, class V, class O>
-struct precision_of<tensor_view<Q>, two_part_kv<K, V>, O> : precision_of_elements<Q, K, V, O> {};
-template <class Q, class Kv, class O>
-struct precision_of<tensor_view<Q>, scaled_kv<Kv>, O>
+template <class Q, class K, class V, class O, products M>
+struct precision_of<tensor_view<Q>, dense_kv<K, V>, O, M> : precision_of_elements<Q, K, V, O, M> {};
+template <class Q, class K, class V, class O, products M>
+struct precision_of<tensor_view<Q>, packed_kv<K, V>, O, M> : precision_of_elements<Q, K, V, O, M> {};
+template <class Q, class K, class V, class O, products M>
+struct precision_of<tensor_view<Q>, paged_kv<K, V>, O, M> : precision_of_elements<Q, K, V, O, M> {};
+template <class Q, class K, class V, class O, products M>
+struct precision_of<tensor_view<Q>, ring_kv<K, V>, O, M> : precision_of_elements<Q, K, V, O, M> {};
+template <class Q, class K, class V, class O, products M>
+struct precision_of<tensor_view<Q>, two_part_kv<K, V>, O, M> : precision_of_elements<Q, K, V, O, M> {};
+template <class Q, class Kv, class O, products M>
+struct precision_of<tensor_view<Q>, scaled_kv<Kv>, O, M>
     : precision_of_elements<Q, typename decltype(source_of(std::declval<Kv const&>()))::key_rows::element,
-                            typename decltype(source_of(std::declval<Kv const&>()))::value_rows::element, O,
+                            typename decltype(source_of(std::declval<Kv const&>()))::value_rows::element, O, M,
                             scales_lie::beside_rows> {};
-template <class Q, class Kv, class O>
-struct precision_of<packed_queries<Q>, Kv, O> : precision_of<tensor_view<Q>, Kv, O> {};
+template <class Q, class Kv, class O, products M>
+struct precision_of<packed_queries<Q>, Kv, O, M> : precision_of<tensor_view<Q>, Kv, O, M> {};
 
 }    // namespace imbrex
 
@@ -110,6 +110,7 @@ status check_plan(plan const& p, operands<P, Source> const& x, call_shape const&
     for (int i = 0; i < 4; ++i) {
         if (p.dtypes[i] != dtypes[i]) return status{errc::plan_dtype, i};
     }
+    if (p.by != P::by) return {errc::plan_products, static_cast<std::int64_t>(P::by), static_cast<std::int64_t>(p.by)};
     if (p.isa != IMBREX_ISA_NAME) return status{errc::plan_isa};
     index const planned[] = {p.shape.q_heads, p.shape.kv_heads, p.shape.head_dim, p.shape.head_dim_v};
     index const actual[] = {x.q.shape.heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()};
@@ -162,9 +163,10 @@ status checked_call(plan const& p, operands<P, Source> const& x, Rule const& rul
 // Scores, and with them the log-sum-exp, are as the rule changes them (rule.hpp), its sinks included.
 // A query that may see no key gives 0, and a log-sum-exp of -inf (with a sink: its logit). A key that no query of the call may
 // see is never used. A NaN in a key reaches only the queries that see it; a NaN or Inf in a value that some query sees may reach
-// other rows of its tile. An observer (observer.hpp) is told of the tiles of each work item. Errors: any misfit of shapes,
-// strides, starts or memory; more than the plan's capacity; a missing or small workspace. Nothing is written then.
-template <class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
+// other rows of its tile. M says what products are computed by (products.hpp). An observer (observer.hpp) is told of the tiles of
+// each work item. Errors: any misfit of shapes, strides, starts or memory; more than the plan's capacity; a missing or small
+// workspace. Nothing is written then.
+template <products M, class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
 status attention(plan const& p, Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
                  Observer&& observer = {}) {
     static_assert(
@@ -176,14 +178,19 @@ status attention(plan const& p, Queries const& q, Kv const& kv, tensor_view<O> o
     static_assert(!std::is_const_v<O>, "imbrex: the output view is of const elements; pass a view of writable ones");
     static_assert(tile_observer<Observer>,
                   "imbrex: the observer lacks item(tile_counts const&), which is told of each work item");
-    using P = typename precision_of<Queries, Kv, O>::type;
+    using P = typename precision_of<Queries, Kv, O, M>::type;
     return call_detail::checked_call(p, call_detail::operands_of<P>(q, kv, out), rule, o, observer);
+}
+template <class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
+status attention(plan const& p, Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
+                 Observer&& observer = {}) {
+    return attention<products::as_stored>(p, q, kv, out, rule, o, observer);
 }
 
 // The plan that a call on these tensors makes for itself. Of packed sequences: for as many, as long as the longest.
-template <class Tiles = tuned_tiles, class Queries, class Kv, class O>
+template <products M, class Tiles = tuned_tiles, class Queries, class Kv, class O>
 status plan_for(Queries const& q, Kv const& kv, tensor_view<O> out, plan& p) noexcept {
-    using P = typename precision_of<Queries, Kv, O>::type;
+    using P = typename precision_of<Queries, Kv, O, M>::type;
     auto const x = call_detail::operands_of<P>(q, kv, out);
     if (status const s = check_call(call_detail::facts_of(x, {})); !s) return s;
     call_shape const call = call_detail::shape_of(x);
@@ -192,14 +199,24 @@ status plan_for(Queries const& q, Kv const& kv, tensor_view<O> out, plan& p) noe
     if (!in_one_run<decltype(x.kv)>) shape.layout = kv_layout::paged;
     return make_plan<P, Tiles>(shape, p);
 }
+template <class Tiles = tuned_tiles, class Queries, class Kv, class O>
+status plan_for(Queries const& q, Kv const& kv, tensor_view<O> out, plan& p) noexcept {
+    return plan_for<products::as_stored, Tiles>(q, kv, out, p);
+}
 
 // The same without a plan of the caller's; plans for just these tensors. See above for shapes, contract and errors.
-template <class Tiles = tuned_tiles, class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
+template <products M, class Tiles = tuned_tiles, class Queries, class Kv, class O, class Rule = full,
+          class Observer = no_observer>
 status attention(Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
                  Observer&& observer = {}) {
     plan p;
-    if (status const s = plan_for<Tiles>(q, kv, out, p); !s) return s;
-    return attention(p, q, kv, out, rule, o, observer);
+    if (status const s = plan_for<M, Tiles>(q, kv, out, p); !s) return s;
+    return attention<M>(p, q, kv, out, rule, o, observer);
+}
+template <class Tiles = tuned_tiles, class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
+status attention(Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
+                 Observer&& observer = {}) {
+    return attention<products::as_stored, Tiles>(q, kv, out, rule, o, observer);
 }
 
 IMBREX_ISA_END

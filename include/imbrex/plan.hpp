@@ -60,6 +60,7 @@ struct plan {
     index copy_bytes = 0;               // of one copied kv head; 0 where this plan copies none
     kv_split split{};                   // of kv heads that the narrow unit reads
     std::string_view dtypes[4] = {};    // query, key, value, output
+    products by = products::as_stored;
     std::string_view isa{};
     std::string_view narrow_note{};    // what path_of tells of the narrow unit besides
 
@@ -285,6 +286,7 @@ status make_plan(problem shape, plan& out) noexcept {
     p.dtypes[1] = encoding_name<typename P::key>();
     p.dtypes[2] = encoding_name<typename P::value>();
     p.dtypes[3] = dtype_name<typename P::output>();
+    p.by = P::by;
     p.isa = IMBREX_ISA_NAME;
     out = p;
     return {};

@@ -3,19 +3,22 @@
 #pragma once
 
 #include "imbrex/encoding.hpp"
+#include "imbrex/products.hpp"
 
 namespace imbrex {
 
 // Element types are the library's own storage types (see storage_of). Scores, weights and sums are f32, or f64 when everything
 // is f64, which is a checking aid of plain speed. 16-bit elements are widened exactly: in registers in
 // decode, a tile at a time into scratch in prefill (2-4 % of the time, D=128, AMD Zen 4).
-template <element Q, kv_stored K = Q, kv_stored V = K, element O = Q>
+template <element Q, kv_stored K = Q, kv_stored V = K, element O = Q, products M = products::as_stored>
 struct precision {
     using query = storage_of<Q>;
     using key = kv_storage_of<K>;
     using value = kv_storage_of<V>;
     using output = storage_of<O>;
     using score = std::conditional_t<std::is_same_v<query, double>, double, float>;
+
+    static constexpr products by = M;
 
     static constexpr int doubles = std::is_same_v<query, double> + std::is_same_v<key, double> + std::is_same_v<value, double> +
                                    std::is_same_v<output, double>;
@@ -30,6 +33,7 @@ concept precision_policy = requires {
     typename P::value;
     typename P::output;
     typename P::score;
+    { P::by } -> std::convertible_to<products>;
 };
 
 }    // namespace imbrex

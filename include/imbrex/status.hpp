@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "imbrex/config.hpp"
+#include "imbrex/products.hpp"
 
 namespace imbrex {
 
@@ -33,6 +34,7 @@ enum class errc : std::int32_t {
     plan_not_made,
     plan_dtype,
     plan_isa,
+    plan_products,
     plan_mismatch,
     workspace_too_small,
     workspace_overlap,
@@ -243,6 +245,9 @@ inline status_text status::message() const noexcept {
         case errc::plan_dtype:
             return t << "imbrex: " << role_text(a) << " has another element type than the plan was made for; make a new plan";
         case errc::plan_isa: return t << "imbrex: the plan was made by code compiled for another instruction set; make it here";
+        case errc::plan_products:
+            return t << "imbrex: the plan was made for products::" << name_of(static_cast<products>(b))
+                     << " but the call asks for products::" << name_of(static_cast<products>(a)) << "; name the same for both";
         case errc::plan_mismatch:
             return t << "imbrex: " << plan_property(a) << " is " << b << " but the plan was made for " << c
                      << "; make a new plan";

@@ -1,0 +1,21 @@
+// The arithmetic that a precision policy chooses.
+#pragma once
+
+#include <string_view>
+
+namespace imbrex {
+
+// What products of queries and keys, and of weights and values, are computed by.
+enum class products {
+    as_stored,    // the processor's dot products of what is stored, where it has them: bf16 in pairs (weights rounded to bf16,
+                  // sums f32), int8 with a scale a row (queries and weights in two bytes); else widened
+    widened,      // f32 arithmetic on numbers widened in registers, whatever the processor has
+    eight_bit,    // as as_stored, and queries and weights of int8 keys and values in one byte: faster, about 3 digits
+};
+
+constexpr std::string_view name_of(products p) noexcept {
+    constexpr std::string_view names[] = {"as_stored", "widened", "eight_bit"};
+    return names[static_cast<int>(p)];
+}
+
+}    // namespace imbrex
