@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the benchmarks, runs them all, leaves their JSON in build/bench and prints the table of what must be shown.
-#     bash bench/run.sh [<program>...]     of prefill decode encodings kv small models rules threads avx2; all when none is named
+#     bash bench/run.sh [<program>...]     of prefill cascade decode encodings kv small models rules threads avx2; all when none is named
 # Six minutes on a quiet machine. Everything is measured beside the machine's own limits in the same run, but give it a quiet machine all
 # the same. The picture: python3 bench/plot.py
 set -euo pipefail
@@ -10,7 +10,7 @@ need g++ cmake ninja-build libxsimd-dev libeigen3-dev libbenchmark-dev
 
 out=build/bench
 programs=("$@")
-if [ ${#programs[@]} -eq 0 ]; then programs=(prefill decode encodings kv small models rules threads avx2); fi
+if [ ${#programs[@]} -eq 0 ]; then programs=(prefill cascade decode encodings kv small models rules threads avx2); fi
 
 build() { # build <name> <target>... -- <cmake argument>...
     local name=$1 targets=()
@@ -47,13 +47,13 @@ run_avx2() {
 mkdir -p "$out"
 for program in "${programs[@]}"; do
     case $program in
-    prefill | decode | encodings | kv | small | models | rules | threads)
+    prefill | cascade | decode | encodings | kv | small | models | rules | threads)
         build native "imbrex_bench_$program" -- -DIMBREX_NATIVE=ON
         run native "$program" "$program" '-^tiles'
         ;;
     avx2) run_avx2 ;;
     *)
-        echo "unknown program $program; one of: prefill decode encodings kv small models rules threads avx2" >&2
+        echo "unknown program $program; one of: prefill cascade decode encodings kv small models rules threads avx2" >&2
         exit 1
         ;;
     esac

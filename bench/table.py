@@ -121,6 +121,25 @@ def lines():
 
     ratio = "{:.3f}"
 
+    def op(name, extra=".*", dtype=None, **want):
+        return lambda c: c.build == "native" and c.op == name and re.fullmatch(extra, c.parts.get("extra") or "") and dtype in (None, c.dtype) and all(
+            getattr(c, k) == v for k, v in want.items()
+        )
+
+    yield peak("cascade: 32 sequences on a prefix of 8k, 32/8 heads", op("cascade", K=8), 75)
+    yield Line("the same, 32/32 heads, speed over unshared", op("cascade", K=32), "speed_over_unshared", ">=", 5, ratio)
+    for size, bound in ((16, 0.92), (1, 0.6)):
+        yield Line(f"decode from pages of {size}, speed over dense", op("kv", f"pages{size}/.*"), "speed_over_dense", ">=", bound, ratio)
+    yield Line("decode of 32/8 heads, time over 8/8", op("kv", "group/.*"), "time_over_ungrouped", "<=", 1.15, ratio)
+    yield Line("a step over 128 tokens: checks' share of the time", op("kv", "step/.*"), "checks_share", "<=", 0.05, ratio)
+    for encodings, bound in ((("int8",), 1.4), (("q8_0",), 1.2), (("f8_e4m3", "f8_e5m2"), 1.1), (("q4_0",), 1.3)):
+        for name in encodings:
+            yield Line(f"{name} 32/8 decode, speed over bf16", lambda c, name=name: c.name.startswith(f"encodings/{name}/narrow/causal/B1_H32_K8_"),
+                       "speed_over_bf16", ">=", bound, ratio)
+    yield Line("encoded kv in prefill, S=2048 causal, speed over bf16", lambda c: re.match(r"encodings/\w+/wide/causal/", c.name), "speed_over_bf16", ">=", 0.8, ratio)
+    yield Line("mixed batch, 2 threads over 1, of the peak's own", lambda c: c.name.startswith("kv_threads/f32/mixed_batch"), "speedup_over_peak_speedup", ">=", 0.93, ratio)
+    yield Line("one sequence of 128k, all threads, share of their read", lambda c: c.name.startswith("kv_threads/bf16/long_sequence"), "share_of_read", ">=", 0.75, ratio)
+
     def rule(name):
         return lambda c: c.build == "native" and c.op == "rules" and c.rule == name
 

@@ -63,6 +63,7 @@ public:
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
         runs_.find(rule_, ctx_, w, seen, x_.positions, count_);
         kv_begin_ = w.kv_begin;
+        values_ = tile.values;
         if (seen == coverage::partial) seen_.reset(w.kv_end - w.kv_begin);
         std::copy_n(x_.m, vectors_ * W, x_.m_next);
         for (wide_run const& r : runs_) {
@@ -119,6 +120,12 @@ private:
     using V = lanes<T>;
     using simd = seam<T>;
     enum class shrinking { now, done };    // of o by alpha
+    // While a block of keys is scored, the keys two blocks on and the values of this block are asked for, a line of each between
+    // lines of arithmetic; in bursts it is no better than none. At the ends of a tile and of a row that is what follows them in
+    // memory, the next tile most often. From memory, 8192 keys, D=128: 16, 32, 64, 128 rows 43, 60, 81, 81 -> 73, 82, 94, 94 % of
+    // the FMA peak; from L2 the same as without (AMD Zen 4, g++ 12, 2026-12-01).
+    static constexpr int blocks_ahead = 2;
+    static constexpr index numbers_of_line = static_cast<index>(cache_line_bytes / sizeof(T));
 
     // The run that shrinks l and o while it adds to them: the first, if it has all vectors and leaves out no key.
     bool all_seen(wide_run const& r) const noexcept { return r.seen == coverage::full || seen_.all(r.begin, r.end); }
@@ -178,23 +185,33 @@ private:
     // Blocks of K keys, then what is left in halves.
     template <int N, int K>
     IMBREX_ALWAYS_INLINE void score_blocks(rows<T> keys, index j, index end, index at, array_of<V, N>& m) noexcept {
-        for (; j + K <= end; j += K) score_block<N, K>(keys.from(j), x_.s + j * max_rows + at, at, m);
+        for (; j + K <= end; j += K) score_block<N, K>(keys.from(j), j, x_.s + j * max_rows + at, at, m);
         if constexpr (K > 1) score_blocks<N, K / 2>(keys, j, end, at, m);
     }
 
     template <int N, int K>
-    IMBREX_ALWAYS_INLINE void score_block(rows<T> keys, T* s, index at, array_of<V, N>& m) noexcept {
+    IMBREX_ALWAYS_INLINE void score_block(rows<T> keys, index j, T* s, index at, array_of<V, N>& m) noexcept {
         array_of<array_of<V, N>, K> acc;
         IMBREX_UNROLL for (int a = 0; a < K; ++a) { IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = V(T(0)); }
         T const* queries = x_.q + at;
         T const* k = keys.data;
         index const stride = keys.stride;
-        _Pragma("GCC unroll 2") for (index d = 0; d < head_dim_; ++d, queries += max_rows) {
-            array_of<V, N> qv;
-            IMBREX_UNROLL for (int q = 0; q < N; ++q) qv[q] = in_register<T>(simd::load(queries + q * W));
+        T const* const next = k + blocks_ahead * K * stride;
+        T const* const value = values_.row(j);
+        index d = 0;
+        for (index line = 0; line < head_dim_; line += numbers_of_line) {
             IMBREX_UNROLL for (int a = 0; a < K; ++a) {
-                V const key(k[a * stride + d]);
-                IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = simd::fma(key, qv[q], acc[a][q]);
+                prefetch(next + a * stride + line);
+                prefetch(value + a * values_.stride + line);
+            }
+            index const end = std::min(head_dim_, line + numbers_of_line);
+            _Pragma("GCC unroll 2") for (; d < end; ++d, queries += max_rows) {
+                array_of<V, N> qv;
+                IMBREX_UNROLL for (int q = 0; q < N; ++q) qv[q] = in_register<T>(simd::load(queries + q * W));
+                IMBREX_UNROLL for (int a = 0; a < K; ++a) {
+                    V const key(k[a * stride + d]);
+                    IMBREX_UNROLL for (int q = 0; q < N; ++q) acc[a][q] = simd::fma(key, qv[q], acc[a][q]);
+                }
             }
         }
         IMBREX_UNROLL for (int a = 0; a < K; ++a) {
@@ -265,6 +282,7 @@ private:
     index count_ = 0;
     int vectors_ = 0;
     index kv_begin_ = 0;
+    rows<T> values_{};    // of the tile
     bool first_covers_all_ = false;
     bool fresh_ = true;    // o is 0, whatever its memory holds
     wide_runs<T> runs_;
