@@ -123,6 +123,7 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::append_first, 3, 2}, {"3 first slots", "2 sequences"}},
         {status{errc::append_beyond, 1, 130, 128}, {"sequence 1", "slot 130", "up to 128"}},
         {status{errc::append_positions, 4, 3}, {"4 positions", "3 new tokens"}},
+        {status{errc::append_overlap, tensor_role::key, static_cast<std::int64_t>(tensor_role::value)}, {"cache of keys", "new values", "not in place"}},
         {status{errc::rope_dim, 66, 64}, {"rotary_dim is 66", "head_dim, 64"}},
         {status{errc::rope_frequencies_short, 16, 32}, {"16 frequencies", "32, half"}},
         {status{errc::rope_position, 4096, 2048}, {"position 4096", "2048"}},

@@ -69,6 +69,7 @@ enum class errc : std::int32_t {
     append_first,
     append_beyond,
     append_positions,
+    append_overlap,
     rope_dim,
     rope_frequencies_short,
     rope_position,
@@ -340,6 +341,9 @@ inline status_text status::message() const noexcept {
                      << "; make room first";
         case errc::append_positions:
             return t << "imbrex: " << a << " positions were passed for " << b << " new tokens; pass one for each, or none";
+        case errc::append_overlap:
+            return t << "imbrex: the cache of " << role_text(a) << "s shares memory with the new " << role_text(b)
+                     << "s; append writes to a cache, not in place";
         case errc::rope_dim: return t << "imbrex: rotary_dim is " << a << " but must be even and between 0 and head_dim, " << b;
         case errc::rope_frequencies_short:
             return t << "imbrex: rope has " << a << " frequencies but needs " << b << ", half of rotary_dim";

@@ -249,6 +249,20 @@ TEST_F(AppendErrors, BlockTablesThatDoNotHoldTheTokensAreRefused) {
     EXPECT_EQ(code_in(paged_slots{{ids, 0, std::span{starts}.first(1)}}), errc::table_lists);
 }
 
+TEST_F(AppendErrors, CachesThatShareMemoryWithTheNewTokensAreRefused) {
+    std::vector<float> const k_before = k_numbers, v_before = v_numbers;
+    encoded_rows<float> const in_k{bshd(k_numbers.data(), fresh_k)}, in_v{bshd(v_numbers.data(), fresh_v)};
+    std::vector<std::int8_t> codes(static_cast<std::size_t>(fresh_k.elements()));
+    group_scaled_rows<std::int8_t> const scales_in_v{bshd(codes.data(), fresh_k), bshd(v_numbers.data(), {2, 3, heads, 1}), head_dim};
+    EXPECT_EQ(append(k, v, in_k, values.destination()).code(), errc::append_overlap);
+    EXPECT_EQ(append(k, v, keys.destination(), in_v).code(), errc::append_overlap);
+    EXPECT_EQ(append(k, v, scales_in_v, values.destination()).code(), errc::append_overlap);
+    EXPECT_EQ(append(v, v, in_v, in_v).code(), errc::append_overlap);
+    EXPECT_EQ(k_numbers, k_before);
+    EXPECT_EQ(v_numbers, v_before);
+    EXPECT_EQ(codes, std::vector<std::int8_t>(codes.size()));
+}
+
 TEST_F(AppendErrors, ShapesThatDoNotFitAreRefused) {
     auto const code_of = [&](tensor_view<float const> const& new_k, tensor_view<float const> const& new_v) {
         return append(new_k, new_v, keys.destination(), values.destination()).code();

@@ -7,6 +7,7 @@
 #include "imbrex/kv/encode.hpp"
 #include "imbrex/kv/rope.hpp"
 #include "imbrex/kv/slots.hpp"
+#include "imbrex/tensor_facts.hpp"
 
 namespace imbrex {
 
@@ -108,6 +109,12 @@ constexpr status check_scaled_rows(To const& to, shape4 const& scales, tensor_ro
     return check_rows(to.rows, role);
 }
 
+// Whether rows that are written with scales beside them, written too, share memory with another tensor.
+template <class To>
+bool touch(To const& to, tensor_facts const& other) noexcept {
+    return detail::share_memory(tensor_facts::of(to.rows), other) || detail::share_memory(tensor_facts::of(to.scales), other);
+}
+
 template <class E>
 struct row_writer;
 
@@ -117,6 +124,7 @@ struct row_writer<encoded_rows<E>> {
 
     shape4 shape() const noexcept { return numbers_of(to.rows); }
     status check(tensor_role role) const noexcept { return check_rows(to.rows, role); }
+    bool touches(tensor_facts const& other) const noexcept { return detail::share_memory(tensor_facts::of(to.rows), other); }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head));
     }
@@ -134,6 +142,7 @@ struct row_writer<group_scaled_rows<E>> {
         shape4 const needed{rows.batch, rows.tokens, rows.heads, rows.head_dim / to.group};
         return check_scaled_rows(to, needed, role);
     }
+    bool touches(tensor_facts const& other) const noexcept { return touch(to, other); }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head), to.scales.row(at.entry, at.token, head), to.group);
     }
@@ -145,6 +154,7 @@ struct row_writer<channel_scaled_rows<E>> {
 
     shape4 shape() const noexcept { return numbers_of(to.rows); }
     status check(tensor_role role) const noexcept { return check_scaled_rows(to, {1, 1, shape().heads, shape().head_dim}, role); }
+    bool touches(tensor_facts const& other) const noexcept { return detail::share_memory(tensor_facts::of(to.rows), other); }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head), side_scales{to.scales.row(0, 0, head), 1});
     }
@@ -174,6 +184,16 @@ status check_appended(tensor_role role, shape4 const& fresh, Sink const& to, app
     return {};
 }
 
+// Whether a cache that tells (`touches`) shares memory with the new rows, k and v.
+template <class Sink>
+status check_apart(tensor_role role, Sink const& to, tensor_facts const& k, tensor_facts const& v) noexcept {
+    if constexpr (requires { to.touches(k); }) {
+        if (to.touches(k)) return {errc::append_overlap, role, static_cast<std::int64_t>(tensor_role::key)};
+        if (to.touches(v)) return {errc::append_overlap, role, static_cast<std::int64_t>(tensor_role::value)};
+    }
+    return {};
+}
+
 template <class S, class Sink>
 void append_token(tensor_view<S> const& from, index batch, index token, cache_slot slot, rope_turn const* turn,
                   Sink const& to) noexcept {
@@ -188,7 +208,7 @@ void append_token(tensor_view<S> const& from, index batch, index token, cache_sl
 
 // Writes new tokens k (batch, tokens, kv_heads, head_dim) and v (.., head_dim_v), of f32, f16 or bf16, to caches of encodings
 // that may differ. Slots say where a sequence's tokens lie: dense_slots, ring_slots or paged_slots{table}; those of k and v are
-// the same. Caches must not share memory with k and v. Nothing is written unless the status is ok.
+// the same. A cache that shares memory with k or v is refused. Nothing is written unless the status is ok.
 template <element S, class K, class V, class Slots = dense_slots>
 status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V const& to_v, append_options const& o = {},
               Slots const& slots = {}) noexcept {
@@ -204,6 +224,9 @@ status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V
     if (status const s = o.check(batch, tokens, head_dim); !s) return s;
     if (status const s = check_appended(tensor_role::key, keys.shape, key_sink, o, slots); !s) return s;
     if (status const s = check_appended(tensor_role::value, values.shape, value_sink, o, slots); !s) return s;
+    tensor_facts const fresh_k = tensor_facts::of(keys), fresh_v = tensor_facts::of(values);
+    if (status const s = check_apart(tensor_role::key, key_sink, fresh_k, fresh_v); !s) return s;
+    if (status const s = check_apart(tensor_role::value, value_sink, fresh_k, fresh_v); !s) return s;
     rope_turn turn;
     for (index b = 0; b < batch; ++b) {
         for (index i = 0; i < tokens; ++i) {
