@@ -104,7 +104,7 @@ TYPED_TEST(PlanOf, SlotHoldsWhatTheUnitsLayOut) {
     using P = TypeParam;
     plan const p = planned<P>(prefill);
     imbrex::arena wide{nullptr}, narrow{nullptr};
-    imbrex::wide_slot<P>::lay_out(wide, p.shape, p.wide_tiles);
+    imbrex::widening_family<P>::scratch::lay_out(wide, p.shape, p.wide_tiles);
     imbrex::lay_out_narrow<P>(narrow, p.shape, p.narrow_rows, p.narrow_kv_cols);
     EXPECT_EQ(static_cast<std::size_t>(p.slot_bytes), std::max(wide.used(), narrow.used()));
 }

@@ -197,6 +197,7 @@ status plan_for(Queries const& q, Kv const& kv, tensor_view<O> out, plan& p) noe
     problem shape{call.batch, call.q_tokens, call.kv_tokens, call.q_heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()};
     if (x.kv.lies_apart()) shape.layout = kv_layout::strided;
     if (!in_one_run<decltype(x.kv)>) shape.layout = kv_layout::paged;
+    shape.kv_held = x.kv.sequences().most_held();
     return make_plan<P, Tiles>(shape, p);
 }
 template <class Tiles = tuned_tiles, class Queries, class Kv, class O>

@@ -61,7 +61,7 @@ public:
           memory_{workspace_layout::of(p, workers, align_up(memory))},
           q_{x.queries()},
           kv_{x.kv.sequences()},
-          order_{p, q_, kv_, x.kv.lies_apart() ? work_order::copying::as_planned : work_order::copying::none, memory_} {}
+          order_{p, q_, kv_, packs() ? work_order::copying::as_planned : work_order::copying::none, memory_} {}
 
     void run() const {
         index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
@@ -70,7 +70,7 @@ public:
             index const end =
                 first + count == copied ? order_.end_of_wave(first, order_.heads(), memory_.state_count) : first + count;
             if (count > 0) {
-                index const parts = (longest_kv(first, count) + copy_rows - 1) / copy_rows;
+                index const parts = (most_held(first, count) + copy_rows - 1) / copy_rows;
                 share_out(count * parts, [&](index i, index) { prepare(first, first + i / parts, i % parts * copy_rows); });
             }
             expect_parts(first, end);
@@ -89,7 +89,6 @@ private:
     using key_rows = typename Source::key_rows;
     using value_rows = typename Source::value_rows;
     using O = typename P::output;
-    static constexpr index copy_rows = 256;               // per work item of the prepare phase
     static constexpr index short_item_elements = 8192;    // of keys and values: they fit L1
 
     static std::byte* align_up(std::byte* p) noexcept {
@@ -110,38 +109,47 @@ private:
 
     kv_head<key_rows, value_rows> head_at(placed_head const& at) const noexcept { return x_.kv.head(at.sequence, at.kv_head); }
 
-    // The copies of a wave lie in slots as long as the plan's longest sequence.
-    kv_head<rows<T>, rows<T>> copy_at(index in_wave, index tokens) const noexcept {
-        auto* const keys = reinterpret_cast<T*>(memory_.copies + in_wave * plan_.copy_bytes);
-        index const stride = copied_stride<T>(x_.kv.head_dim());
-        return {{keys, stride}, {keys + tokens * stride, copied_stride<T>(x_.kv.head_dim_v())}};
+    head_context context_of(placed_head const& at) const noexcept {
+        return {at.sequence, static_cast<position>(q_.of(at.sequence).count), static_cast<position>(kv_.of(at.sequence).count),
+                static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
     }
 
-    index longest_kv(index first, index heads) const noexcept {
+    bool packs() const noexcept { return plan_.packing.of == packing_policy::which::all || x_.kv.lies_apart(); }
+
+    // Those of a wave lie in slots as long as the plan's longest sequence.
+    template <class Family>
+    auto packed_head(index in_wave, kv_head<key_rows, value_rows> const& from, index kv_tokens) const noexcept {
+        kv_layout const layout =
+            plan_.shape.layout == kv_layout::strided && !x_.kv.lies_apart() ? kv_layout::contiguous : plan_.shape.layout;
+        return Family::packed::of(from, {from.held_from, static_cast<position>(kv_tokens)}, plan_.shape, layout,
+                                  memory_.copies + in_wave * plan_.copy_bytes);
+    }
+
+    index most_held(index first, index heads) const noexcept {
         index most = 0;
-        for (index i = first; i < first + heads; ++i) most = std::max(most, kv_.of(order_.head(i).sequence).count);
+        for (index i = first; i < first + heads; ++i) most = std::max(most, kv_.held(order_.head(i).sequence));
         return most;
     }
 
-    // Copies some rows of a kv head; none where its sequence is shorter.
+    // Packs copy_rows tokens of a kv head, from the row-th that is there on: what some query of the sequence may see of them.
     void prepare(index wave, index place, index row) const noexcept {
-        auto const head = order_.head(place);
-        index const tokens = kv_.of(head.sequence).count;
-        if (row >= tokens) return;
-        auto const from = head_at(head);
-        auto const to = copy_at(place - wave, tokens);
-        index const count = std::min(copy_rows, tokens - row);
-        widen_rows<T>(from.keys.from(row), count, x_.kv.head_dim(), const_cast<T*>(to.keys.row(row)), to.keys.stride);
-        widen_rows<T>(from.values.from(row), count, x_.kv.head_dim_v(), const_cast<T*>(to.values.row(row)), to.values.stride);
+        auto const at = order_.head(place);
+        auto const ctx = context_of(at);
+        auto const from = head_at(at);
+        kv_range const seen = kv_bounds_of(rule_, ctx, ctx.query_offset(), static_cast<position>(ctx.kv_len - 1));
+        index const begin = from.held_from + row, end = std::min<index>({begin + copy_rows, ctx.kv_len, seen.end});
+        if (begin >= end || seen.begin >= begin + copy_rows) return;
+        wide_families<P>::with(plan_.wide, [&](auto family) {
+            packed_head<decltype(family)>(place - wave, from, ctx.kv_len)
+                .pack(from, {static_cast<position>(begin), static_cast<position>(end)});
+        });
     }
 
     void attend_item(index wave, work_item const& item, index slot) const noexcept {
         placed_head const& at = item.head;
-        index const q_tokens = q_.of(at.sequence).count, kv_tokens = kv_.of(at.sequence).count;
-        head_context const ctx{at.sequence, static_cast<position>(q_tokens), static_cast<position>(kv_tokens),
-                               static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
+        head_context const ctx = context_of(at);
         auto const rows = rows_of(item);
-        index const few = plan_.narrow_rows_of(group_ * q_tokens, rows.count);
+        index const few = plan_.narrow_rows_of(group_ * ctx.q_len, rows.count);
         if (few < rows.count) attend_wide(rows.part(0, rows.count - few), wave, at, ctx, slot);
         if (few > 0) {
             attend_narrow<1>(rows.part(rows.count - few, few), wave, item, ctx, memory_.slots + slot * plan_.slot_bytes);
@@ -150,17 +158,24 @@ private:
 
     void attend_wide(row_block<Q, O> const& rows, index wave, placed_head const& at, head_context const& ctx,
                      index slot) const noexcept {
-        arena scratch{memory_.slots + slot * plan_.slot_bytes};
-        index const head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v(), kv_cols = plan_.wide_tiles.kv_cols;
-        auto const x = wide_slot<P>::lay_out(scratch, plan_.shape, plan_.wide_tiles);
-        wide_unit<P, Rule> unit{x.unit, rule_, ctx, head_dim, head_dim_v, scale_};
-        if (at.place < order_.copied_heads()) {
-            imbrex::attend(unit, rows, copy_at(at.place - wave, ctx.kv_len), {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
-        } else {
-            widened<T, kv_head<key_rows, value_rows>> const kv{head_at(at), x.widening, head_dim, head_dim_v};
-            imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
-        }
-        unit.finish(rows);    // o / l, log-sum-exp
+        wide_families<P>::with(plan_.wide, [&](auto family) {
+            using F = decltype(family);
+            arena memory{memory_.slots + slot * plan_.slot_bytes};
+            index const head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v(), kv_cols = plan_.wide_tiles.kv_cols;
+            auto const scratch = F::scratch::lay_out(memory, plan_.shape, plan_.wide_tiles);
+            typename F::template unit<Rule> unit{scratch.unit, rule_, ctx, head_dim, head_dim_v, scale_};
+            auto const attend_tiles_of = [&](auto const& kv) {
+                imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
+            };
+            auto const head = head_at(at);
+            if (at.place < order_.copied_heads()) {
+                attend_tiles_of(packed_head<F>(at.place - wave, head, ctx.kv_len));
+            } else {
+                attend_tiles_of(
+                    typename F::template tiles<kv_head<key_rows, value_rows>>{head, scratch.tiles, head_dim, head_dim_v});
+            }
+            unit.finish(rows);    // o / l, log-sum-exp
+        });
     }
 
     // Asks for the rows of a short item that this worker is likely to take next: of many short ones the first touch of each would

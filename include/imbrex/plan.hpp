@@ -3,50 +3,27 @@
 // A plan is a small value in the caller's storage. Its lengths are capacities: calls may be shorter, so that a decode step does
 // not plan anew. Several calls may run on one const plan at once, each with a workspace of its own.
 //
-// A call runs in waves of two phases, each one executor.run: *prepare* copies kv heads to contiguous scratch where that pays,
-// *attend* computes. Without copies there is one wave, of attend alone, unless heads that are split (kv_split.hpp) are more than
-// the workspace has room for. Work items are taken from an atomic counter in the workspace, in the order that work_order.hpp
-// tells, and each item is computed by one worker in one order. The parts of a split head are items; who finishes the last of them
-// merges their states, in the order of the parts. So the bits do not depend on the number of threads.
+// A call runs in waves of two phases, each one executor.run: *prepare* packs kv heads into scratch as the wide unit reads them
+// best, where that pays, *attend* computes. Without copies there is one wave, of attend alone, unless heads that are split
+// (kv_split.hpp) are more than the workspace has room for. Work items are taken from an atomic counter in the workspace, in the
+// order that work_order.hpp tells, and each item is computed by one worker in one order. The parts of a split head are items; who
+// finishes the last of them merges their states, in the order of the parts. So the bits do not depend on the number of threads.
 //
 // Split are heads whose rows are the narrow unit's (decode). Prefill over long keys is not: it has row tiles to share out.
 #pragma once
 
 #include <algorithm>
 
-#include "imbrex/kernel/widened.hpp"
+#include "imbrex/kernel/wide_family.hpp"
 #include "imbrex/kv_split.hpp"
 #include "imbrex/precision.hpp"
+#include "imbrex/problem.hpp"
 #include "imbrex/status.hpp"
 #include "imbrex/tune.hpp"
 #include "imbrex/units/narrow.hpp"
 #include "imbrex/units/narrow_int8.hpp"
-#include "imbrex/units/wide.hpp"
 
 namespace imbrex {
-
-// How the tokens of one kv head follow each other in memory.
-enum class kv_layout {
-    contiguous,    // back to back (BHSD)
-    strided,       // far apart (BSHD with several heads, packed QKV): a plan may copy a kv head once per call
-    paged,    // in several runs (paged_kv, ring_kv, two_part_kv): prefill gathers a tile at a time; a copy of all positions of
-              // a ring would have no bound
-};
-
-// The shapes to plan for. Token counts and batch are the most that a call on this plan will have.
-struct problem {
-    index batch = 1;        // sequences, packed ones too
-    index q_tokens = 0;     // of the longest sequence
-    index kv_tokens = 0;    // likewise
-    index q_heads = 1;
-    index kv_heads = 1;
-    index head_dim = 0;
-    index head_dim_v = 0;    // 0: the same as head_dim
-    kv_layout layout = kv_layout::contiguous;
-    split_policy split = split_policy::by_length;
-
-    constexpr index group() const noexcept { return q_heads / std::max<index>(1, kv_heads); }
-};
 
 enum class unit_kind { narrow, wide };
 
@@ -57,12 +34,17 @@ struct plan {
     index narrow_rows = 0;              // up to so many rows of a kv head go to the narrow unit
     index vector_rows = 1;              // of the wide unit: query rows in one vector
     index slot_bytes = 0;               // scratch of one worker
-    index copy_bytes = 0;               // of one copied kv head; 0 where this plan copies none
+    index copy_bytes = 0;               // of one packed kv head; 0 where this plan packs none
+    index copy_tokens = 0;              // that it has room for
+    packing_policy packing{};           // which kv heads are
     kv_split split{};                   // of kv heads that the narrow unit reads
     std::string_view dtypes[4] = {};    // query, key, value, output
     products by = products::as_stored;
+    wide_kind wide = wide_kind::widened;
     std::string_view isa{};
-    std::string_view narrow_note{};    // what path_of tells of the narrow unit besides
+    std::string_view narrow_note{};    // what path_of tells of the narrow unit besides; likewise wide_note
+    std::string_view wide_note{};
+    std::string_view wide_refusal{};    // why a better wide unit cannot run here
 
     constexpr bool made() const noexcept { return slot_bytes > 0; }
     // Of so many rows of a kv head, query heads and tokens together.
@@ -89,9 +71,9 @@ struct plan {
     constexpr index kv_parts(index q_tokens, index kv_tokens, index share = 0) const noexcept {
         return q_tokens > 0 && unit(q_tokens) == unit_kind::narrow ? split.parts(kv_tokens, share) : 1;
     }
-    // Whether calls with this many query tokens copy kv heads whose tokens lie far apart.
-    constexpr bool copies(index q_tokens) const noexcept {
-        return copy_bytes > 0 && shape.group() * q_tokens >= tune::copy_from_row_tiles * wide_tiles.q_rows;
+    // Whether the kv heads of a sequence with this many query tokens, and so many tokens of keys that are there, are packed.
+    constexpr bool copies(index q_tokens, index held = 0) const noexcept {
+        return copy_bytes > 0 && shape.group() * q_tokens >= packing.from_row_tiles * wide_tiles.q_rows && held <= copy_tokens;
     }
     // kv heads copied at a time: as many as there are workers, but for the first only within a budget of bytes.
     constexpr index heads_per_wave(index workers) const noexcept {
@@ -147,53 +129,17 @@ inline status_text path_of(plan const& p, index q_tokens) noexcept {
     index const few = narrow ? 0 : p.narrow_rows_of(p.shape.group() * q_tokens, p.shape.group() * q_tokens);
     if (few > 0) t << ", the last " << few << (few == 1 ? " row" : " rows") << " of a kv head in the narrow unit";
     if (index const parts = p.kv_parts(q_tokens, p.shape.kv_tokens); parts > 1) t << ", kv in " << parts << " parts";
-    if (narrow) t << p.narrow_note;
-    if (p.copies(q_tokens)) t << ", kv heads that lie apart copied";
+    t << (narrow ? p.narrow_note : p.wide_note);
+    if (!narrow) t << p.wide_refusal;
+    if (p.copies(q_tokens))
+        t << (p.packing.of == packing_policy::which::all ? ", kv heads packed once" : ", kv heads that lie apart copied");
     return t;
 }
 inline status_text path_of(plan const& p) noexcept { return path_of(p, p.shape.q_tokens); }
 
-inline status check_problem(problem const& p) noexcept {
-    using enum tensor_role;
-    struct {
-        index size;
-        tensor_role role;
-    } const sizes[] = {{p.batch, query}, {p.q_tokens, query}, {p.q_heads, query}, {p.kv_tokens, key}, {p.kv_heads, key}};
-    for (auto const& s : sizes) {
-        if (s.size < 0) return {errc::negative_size, s.role, s.size};
-    }
-    for (index const size : {p.batch, p.q_heads, p.kv_heads}) {
-        if (size > max_length) return {errc::too_many, query, size, max_length};
-    }
-    if (p.q_tokens > max_length) return {errc::too_long, query, p.q_tokens, max_length};
-    if (p.kv_tokens > max_length) return {errc::too_long, key, p.kv_tokens, max_length};
-    if (p.head_dim < 1 || p.head_dim > max_head_dim) return {errc::head_dim_range, query, p.head_dim, max_head_dim};
-    if (p.head_dim_v < 1 || p.head_dim_v > max_head_dim) return {errc::head_dim_range, value, p.head_dim_v, max_head_dim};
-    if (p.q_heads != 0 && (p.kv_heads == 0 || p.q_heads % p.kv_heads != 0)) {
-        return status{errc::heads_not_divisible, p.q_heads, p.kv_heads};
-    }
-    return {};
-}
-
 }    // namespace imbrex
 
 IMBREX_ISA_BEGIN
-
-// The scratch of one worker on the wide path: the unit's own, and room to widen a tile of keys and values.
-template <precision_policy P>
-struct wide_slot {
-    using T = typename P::score;
-    wide_scratch<T> unit;
-    widening_scratch<T> widening;
-
-    static wide_slot lay_out(arena& memory, problem const& p, tile_shape tiles) noexcept {
-        wide_slot s;
-        s.unit = wide_scratch<T>::lay_out(memory, p.head_dim, p.head_dim_v, tiles.kv_cols);
-        s.widening = widening_scratch<T>::template lay_out<typename P::key, typename P::value>(
-            memory, p.head_dim, p.head_dim_v, tiles.kv_cols, p.layout == kv_layout::paged);
-        return s;
-    }
-};
 
 template <precision_policy P>
 narrow_scratch<typename P::score> lay_out_narrow(arena& memory, problem const& p, index rows, index kv_cols) noexcept {
@@ -221,55 +167,77 @@ constexpr index narrow_rows_limit() noexcept {
     return std::min<index>(tune::narrow_rows, lane_count<typename P::score>);
 }
 
+constexpr bool fits_a_unit(index kv_cols) noexcept { return kv_cols >= 16 && kv_cols <= max_kv_cols && kv_cols % 16 == 0; }
+
+// What make_plan says of the wide unit: the best family that can run here, its tiles, and which kv heads are packed for it.
+template <class F, class Tiles>
+status plan_wide(F, tile_request request, plan& p, index& scratch_bytes) noexcept {
+    request.lanes = F::vector_rows;
+    request.max_q_rows = F::max_rows;
+    request.wide = p.wide = F::kind;
+    p.wide_note = F::note;
+    p.wide_tiles = Tiles::select(request);
+    p.vector_rows = F::vector_rows;
+    index const rows = p.wide_tiles.q_rows;
+    if (rows < F::vector_rows || rows > F::max_rows || rows % F::vector_rows != 0 || !fits_a_unit(p.wide_tiles.kv_cols)) {
+        return status{errc::tiles_unsupported, rows, p.wide_tiles.kv_cols, F::max_rows};
+    }
+    arena count{nullptr};
+    F::scratch::lay_out(count, p.shape, p.wide_tiles);
+    scratch_bytes = static_cast<index>(count.used());
+    p.packing = F::packs(p.shape.layout);
+    p.copy_tokens = p.shape.held();
+    if (p.packing.from_row_tiles == 0 || p.shape.group() * p.shape.q_tokens < p.packing.from_row_tiles * rows) return {};
+    p.copy_bytes = F::packed::bytes(p.shape, p.copy_tokens);
+    while (p.shape.layout == kv_layout::paged && p.copy_bytes > tune::copy_budget_bytes) {
+        p.copy_tokens = p.copy_tokens / 2 / copy_rows * copy_rows;
+        p.copy_bytes = F::packed::bytes(p.shape, p.copy_tokens);
+    }
+    return {};
+}
+
+template <precision_policy P, class Tiles>
+status plan_wide_unit(tile_request const& request, plan& p, index& scratch_bytes) noexcept {
+    status s;
+    wide_families<P>::choose([&](std::string_view refusal) { p.wide_refusal = refusal; },
+                             [&](auto family) { s = plan_wide<decltype(family), Tiles>(family, request, p, scratch_bytes); });
+    return s;
+}
+
 // Plans calls whose shapes stay within `shape`. Errors: a size out of range, heads that do not divide, tiles that do not fit.
 template <precision_policy P, class Tiles = tuned_tiles>
 status make_plan(problem shape, plan& out) noexcept {
     static_assert(tile_selector<Tiles>,
                   "imbrex: the tile policy lacks a static select(tile_request) that returns a tile_shape; use "
                   "fixed_tiles<tile_shape{64, 128}> or tuned_tiles");
-    using T = typename P::score;
-    constexpr index W = lane_count<T>;
-    constexpr index max_rows = wide_geometry<T>::max_rows;
+    constexpr index W = lane_count<typename P::score>;
     if (shape.head_dim_v == 0) shape.head_dim_v = shape.head_dim;
     if (status const s = check_problem(shape); !s) return s;
 
-    tile_request const request{shape.head_dim,
-                               shape.head_dim_v,
-                               std::min(bytes_per_value<typename P::key>, bytes_per_value<typename P::value>),
-                               W,
-                               max_rows,
-                               false};
-    tile_request narrow = request;
-    narrow.narrow = true;
+    tile_request request{shape.head_dim, shape.head_dim_v,
+                         std::min(bytes_per_value<typename P::key>, bytes_per_value<typename P::value>)};
     plan p;
     p.shape = shape;
-    p.wide_tiles = Tiles::select(request);
-    p.narrow_kv_cols = tile_shape{Tiles::select(narrow)}.kv_cols;
+    index wide_bytes = 0;
+    if (status const s = plan_wide_unit<P, Tiles>(request, p, wide_bytes); !s) return s;
+    request.narrow = true;
+    request.lanes = W;
+    request.max_q_rows = wide_geometry<typename P::score>::max_rows;
+    p.narrow_kv_cols = tile_shape{Tiles::select(request)}.kv_cols;
     p.narrow_rows = narrow_rows_limit<P>();
-    p.vector_rows = W;
-    auto const fits = [](index kv_cols) { return kv_cols >= 16 && kv_cols <= max_kv_cols && kv_cols % 16 == 0; };
-    index const rows = p.wide_tiles.q_rows;
-    if (rows < W || rows > max_rows || rows % W != 0 || !fits(p.wide_tiles.kv_cols)) {
-        return status{errc::tiles_unsupported, rows, p.wide_tiles.kv_cols, max_rows};
-    }
-    if (!fits(p.narrow_kv_cols)) return status{errc::tiles_unsupported, W, p.narrow_kv_cols, max_rows};
+    if (!fits_a_unit(p.narrow_kv_cols)) return status{errc::tiles_unsupported, W, p.narrow_kv_cols, request.max_q_rows};
 
-    arena wide_count{nullptr}, narrow_count{nullptr};
-    wide_slot<P>::lay_out(wide_count, shape, p.wide_tiles);
+    arena narrow_count{nullptr};
     lay_out_narrow<P>(narrow_count, shape, p.narrow_rows, p.narrow_kv_cols);
-    std::size_t narrow_bytes = narrow_count.used();
+    index narrow_bytes = static_cast<index>(narrow_count.used());
     if constexpr (integer_unit<P>) {
         arena integer_count{nullptr};
         integer_scratch::lay_out(integer_count, p.narrow_rows, shape.head_dim, shape.head_dim_v, p.narrow_kv_cols);
-        narrow_bytes = std::max(narrow_bytes, integer_count.used());
+        narrow_bytes = std::max(narrow_bytes, static_cast<index>(integer_count.used()));
         p.narrow_note = ", int8 multiplied as it lies where a row has one scale";
     }
     index const most_rows = shape.group() * shape.q_tokens;
-    p.slot_bytes = static_cast<index>(most_rows > p.narrow_rows ? std::max(wide_count.used(), narrow_bytes) : narrow_bytes);
-    if (shape.layout == kv_layout::strided && most_rows >= tune::copy_from_row_tiles * rows && shape.kv_tokens > 0) {
-        p.copy_bytes = shape.kv_tokens * (copied_stride<T>(shape.head_dim) + copied_stride<T>(shape.head_dim_v)) *
-                       static_cast<index>(sizeof(T));
-    }
+    p.slot_bytes = most_rows > p.narrow_rows ? std::max(wide_bytes, narrow_bytes) : narrow_bytes;
     if (shape.q_tokens > 0 && shape.group() <= p.narrow_rows) {
         index const token_bytes = row_bytes<typename P::key>(shape.head_dim) + row_bytes<typename P::value>(shape.head_dim_v);
         bool const shared = shape.split == split_policy::by_workers;

@@ -13,6 +13,13 @@ enum class products {
     eight_bit,    // as as_stored, and queries and weights of int8 keys and values in one byte: faster, about 3 digits
 };
 
+// What a plan has the wide unit (prefill) compute its products by.
+enum class wide_kind {
+    widened,       // f32 (or f64) arithmetic on numbers widened in registers
+    bf16_pairs,    // dot products of pairs of bf16
+    amx_tiles,     // tiles of them
+};
+
 constexpr std::string_view name_of(products p) noexcept {
     constexpr std::string_view names[] = {"as_stored", "widened", "eight_bit"};
     return names[static_cast<int>(p)];

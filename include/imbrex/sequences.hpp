@@ -30,12 +30,22 @@ public:
     constexpr explicit sequence_side(std::span<position const> lengths, index before = 0) noexcept
         : lengths_{lengths.data()}, sequences_{std::ssize(lengths)}, tokens_{before} {}
 
+    // The same sequences, of each of which no more than the last so many tokens are there.
+    constexpr sequence_side last(index tokens) const noexcept {
+        sequence_side s = *this;
+        s.most_held_ = tokens;
+        return s;
+    }
+
     constexpr index sequences() const noexcept { return sequences_; }
     constexpr bool of_one_length() const noexcept { return starts_ == nullptr && lengths_ == nullptr; }
     constexpr token_run of(index sequence) const noexcept {
         if (starts_ != nullptr) return {starts_[sequence], index{starts_[sequence + 1]} - starts_[sequence]};
         return {0, lengths_ != nullptr ? tokens_ + lengths_[sequence] : tokens_};
     }
+    // Tokens of a sequence that are there; and the most that any can have, of any length.
+    constexpr index held(index sequence) const noexcept { return std::min(of(sequence).count, most_held_); }
+    constexpr index most_held() const noexcept { return most_held_; }
     constexpr index longest() const noexcept {
         if (of_one_length()) return tokens_;
         index most = 0;
@@ -48,6 +58,7 @@ private:
     position const* lengths_ = nullptr;    // null: of one length
     index sequences_ = 0;
     index tokens_ = 0;
+    index most_held_ = max_length;
 };
 
 }    // namespace imbrex

@@ -4,6 +4,7 @@
 #include <concepts>
 
 #include "imbrex/config.hpp"
+#include "imbrex/products.hpp"
 
 namespace imbrex {
 
@@ -20,10 +21,11 @@ inline constexpr index max_kv_cols = 1024;
 struct tile_request {
     index head_dim = 0;
     index head_dim_v = 0;
-    index kv_element_bytes = 0;    // of key or value, the smaller
-    index lanes = 0;               // elements in a vector
-    index max_q_rows = 0;          // rows of the unit's register block
-    bool narrow = false;           // the few-rows unit, which takes its own number of rows and asks for kv_cols only
+    index kv_element_bytes = 0;             // of key or value, the smaller
+    index lanes = 0;                        // elements in a vector
+    index max_q_rows = 0;                   // rows of the unit's register block
+    bool narrow = false;                    // the few-rows unit, which takes its own number of rows and asks for kv_cols only
+    wide_kind wide = wide_kind::widened;    // of the other
 };
 
 template <class S>

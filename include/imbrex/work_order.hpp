@@ -26,11 +26,11 @@ struct work_item {
 
 // Decision: sequences from the largest to the smallest (queries x keys), the kv heads of a sequence one after another, each with
 // its longest row tiles first. The last items are then short ones, which balances as well as sorting all items would, K and V of
-// a head stay in cache, and an item is found from its number by a binary search over the sequences. Where kv heads are copied,
-// the sequences that copy come first, so that all others share one last wave. Equal sequences are in order as they stand.
+// a head stay in cache, and an item is found from its number by a binary search over the sequences. Where kv heads are packed,
+// their sequences come first, so that all others share one last wave. Equal sequences are in order as they stand.
 class work_order {
 public:
-    // Which sequences of strided keys or values copy their kv heads: as the plan says, or none.
+    // Which sequences have their kv heads packed: as the plan says, or none.
     enum class copying { as_planned, none };
 
     // Writes to memory.order and memory.first_item, which hold the plan's batch.
@@ -40,7 +40,7 @@ public:
           first_state_{memory.first_state},
           sequences_{q.sequences()},
           kv_heads_{p.shape.kv_heads} {
-        auto const copies = [&](index s) { return c == copying::as_planned && p.copies(q.of(s).count); };
+        auto const copies = [&](index s) { return c == copying::as_planned && p.copies(q.of(s).count, kv.held(s)); };
         auto const goes_first = [&](position a, position b) {
             if (copies(a) != copies(b)) return copies(a);
             index const of_a = q.of(a).count * kv.of(a).count, of_b = q.of(b).count * kv.of(b).count;
@@ -63,7 +63,7 @@ public:
     }
 
     index heads() const noexcept { return sequences_ * kv_heads_; }
-    index copied_heads() const noexcept { return copied_heads_; }    // the first so many are copied
+    index copied_heads() const noexcept { return copied_heads_; }    // the first so many are packed
 
     placed_head head(index place) const noexcept { return {place, order_[place / kv_heads_], place % kv_heads_}; }
 

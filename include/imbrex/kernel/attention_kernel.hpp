@@ -9,6 +9,13 @@
 
 IMBREX_ISA_BEGIN
 
+// Tiles begin a multiple of so many keys after the first that is there.
+template <class Unit>
+inline constexpr position kv_step_of = 1;
+template <class Unit>
+    requires requires { Unit::kv_step; }
+inline constexpr position kv_step_of<Unit> = Unit::kv_step;
+
 // The keys of `part`, or of all of them; what becomes of the rows is left in the unit.
 template <attention_unit Unit, class Head, score_rule Rule, tile_observer Observer>
 void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, kv_range part, Rule const& rule,
@@ -16,7 +23,9 @@ void attend(Unit& unit, typename Unit::row_type const& rows, Head const& kv, kv_
     unit.begin(rows);    // q packed; m, l, o reset
     [[maybe_unused]] tile_counts counts;
     kv_range seen_by_any = kv_bounds_of(rule, ctx, unit.q_first(), unit.q_last());
-    seen_by_any.begin = std::max({seen_by_any.begin, kv.held_from, part.begin});
+    position const first = std::max(kv.held_from, part.begin);
+    seen_by_any.begin = std::max(seen_by_any.begin, first);
+    seen_by_any.begin -= (seen_by_any.begin - first) % kv_step_of<Unit>;
     seen_by_any.end = std::min(seen_by_any.end, part.end);
     for (index j = seen_by_any.begin; j < seen_by_any.end; j += kv_cols) {
         index const end = std::min<index>(seen_by_any.end, j + kv_cols);

@@ -1,11 +1,14 @@
 // Keys and values in the type that a unit computes in: in place where they are stored in it and in one run, else widened,
-// or gathered, into scratch.
+// or gathered, into scratch: a tile at a time, or a kv head once per call.
 #pragma once
 
 #include <algorithm>
 
+#include "imbrex/mask.hpp"
+#include "imbrex/problem.hpp"
 #include "imbrex/rows.hpp"
 #include "imbrex/simd/encoded.hpp"
+#include "imbrex/view.hpp"
 #include "imbrex/workspace.hpp"
 
 IMBREX_ISA_BEGIN
@@ -78,6 +81,40 @@ private:
             widen_rows<T>(source, count, n, to, stride);
             return {to, stride};
         }
+    }
+};
+
+// The tokens of a kv head that are there, as rows of T in memory of the call's own: those of keys, then those of values.
+template <class T>
+struct copied_head {
+    rows<T> keys, values;
+    position held_from;
+    index head_dim, head_dim_v;
+
+    static index bytes(problem const& p, index tokens) noexcept {
+        return tokens * (copied_stride<T>(p.head_dim) + copied_stride<T>(p.head_dim_v)) * static_cast<index>(sizeof(T));
+    }
+    template <class Head>
+    static copied_head of(Head const&, kv_range held, problem const& p, kv_layout, std::byte* memory) noexcept {
+        auto* const to = reinterpret_cast<T*>(memory);
+        index const stride = copied_stride<T>(p.head_dim);
+        return {{to, stride},
+                {to + (held.end - held.begin) * stride, copied_stride<T>(p.head_dim_v)},
+                held.begin,
+                p.head_dim,
+                p.head_dim_v};
+    }
+    template <class Head>
+    void pack(Head const& from, kv_range tokens) const noexcept {
+        auto const t = from.tile(tokens.begin, tokens.end);
+        auto const to = tile(tokens.begin, tokens.end);
+        index const count = tokens.end - tokens.begin;
+        widen_rows<T>(t.keys, count, head_dim, const_cast<T*>(to.keys.data), to.keys.stride);
+        widen_rows<T>(t.values, count, head_dim_v, const_cast<T*>(to.values.data), to.values.stride);
+    }
+
+    kv_tile<rows<T>, rows<T>> tile(index kv_begin, index) const noexcept {
+        return {keys.from(kv_begin - held_from), values.from(kv_begin - held_from)};
     }
 };
 

@@ -30,7 +30,7 @@ struct ring_source {
     tensor_view<V const> v;
     std::span<position const> lengths;
 
-    constexpr sequence_side sequences() const noexcept { return sequence_side{lengths}; }
+    constexpr sequence_side sequences() const noexcept { return sequence_side{lengths}.last(k.shape.tokens); }
     constexpr index heads() const noexcept { return k.shape.heads; }
     constexpr index head_dim() const noexcept { return k.shape.head_dim * values_per_unit<K>; }
     constexpr index head_dim_v() const noexcept { return v.shape.head_dim * values_per_unit<V>; }

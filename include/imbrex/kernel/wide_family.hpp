@@ -1,0 +1,105 @@
+// Wide families: a wide unit, and how keys and values of any encoding and addressing reach it as tiles of the type that it reads.
+//
+//   F::kind, F::note           what a plan and path_of say of it
+//   F::refusal()               why it cannot run here, for path_of; empty: it can
+//   F::vector_rows, max_rows   query rows in a vector, and of the unit's register block
+//   F::unit<Rule>              the unit. Its tiles begin a multiple of its kv_step keys, if it has one, after the first that is
+//   there F::scratch                 of one worker, counted and handed out by lay_out: .unit is the unit's, .tiles that of
+//   F::tiles F::tiles<Head>             a kv head as such tiles, each made when it is asked for: in place, or converted into
+//   scratch F::packed                  a kv head as such tiles, made once per call for all row tiles in the prepare phase:
+//   bytes(problem,
+//                              tokens) of a head; of(head, tokens held, problem, layout, memory); pack(head, tokens) makes some,
+//                              whose first is a multiple of copy_rows after the first that is there. Keys or values may stay
+//                              where they lie; `layout` is then how this call's tokens lie
+//   F::packs(layout)           which kv heads that is done for
+#pragma once
+
+#include "imbrex/kernel/widened.hpp"
+#include "imbrex/precision.hpp"
+#include "imbrex/units/wide.hpp"
+
+namespace imbrex {
+
+// Which kv heads are packed once per call: none; or those that so many row tiles read, of sequences whose tokens lie far apart or
+// of all.
+struct packing_policy {
+    enum class which { tokens_apart, all };
+
+    index from_row_tiles = 0;    // 0: none
+    which of = which::tokens_apart;
+};
+
+inline constexpr index copy_rows = 256;    // tokens that an item of the prepare phase packs
+
+}    // namespace imbrex
+
+IMBREX_ISA_BEGIN
+
+// Everything in f32, or f64: keys and values in place where they are stored so, else widened.
+template <precision_policy P>
+struct widening_family {
+    using T = typename P::score;
+
+    static constexpr wide_kind kind = wide_kind::widened;
+    static constexpr std::string_view note{};
+    static std::string_view refusal() noexcept { return {}; }
+
+    static constexpr index vector_rows = lane_count<T>;
+    static constexpr index max_rows = wide_geometry<T>::max_rows;
+
+    template <class Rule>
+    using unit = wide_unit<P, Rule>;
+    template <class Head>
+    using tiles = widened<T, Head>;
+    using packed = copied_head<T>;
+
+    struct scratch {
+        wide_scratch<T> unit;
+        widening_scratch<T> tiles;
+
+        static scratch lay_out(arena& memory, problem const& p, tile_shape shape) noexcept {
+            scratch s;
+            s.unit = wide_scratch<T>::lay_out(memory, p.head_dim, p.head_dim_v, shape.kv_cols);
+            s.tiles = widening_scratch<T>::template lay_out<typename P::key, typename P::value>(
+                memory, p.head_dim, p.head_dim_v, shape.kv_cols, p.layout == kv_layout::paged);
+            return s;
+        }
+    };
+
+    static constexpr packing_policy packs(kv_layout layout) noexcept {
+        if (layout != kv_layout::strided) return {};
+        return {tune::copy_from_row_tiles, packing_policy::which::tokens_apart};
+    }
+};
+
+// The families of a precision on this instruction set, from the best to the one that always runs.
+template <class... F>
+struct family_list {
+    // f of the family of that kind.
+    template <class Fn>
+    static void with(wide_kind kind, Fn const& f) noexcept {
+        ((F::kind == kind ? f(F{}) : void()), ...);
+    }
+    // f of the first that can run here, after why(refusal) of those before.
+    template <class Why, class Fn>
+    static void choose(Why const& why, Fn const& f) noexcept {
+        bool chosen = false;
+        auto const offer = [&](auto family) {
+            if (chosen) return;
+            std::string_view const refusal = family.refusal();
+            if (!refusal.empty()) return why(refusal);
+            chosen = true;
+            f(family);
+        };
+        (offer(F{}), ...);
+    }
+};
+
+template <precision_policy P>
+struct wide_families_of {
+    using type = family_list<widening_family<P>>;
+};
+template <precision_policy P>
+using wide_families = typename wide_families_of<P>::type;
+
+IMBREX_ISA_END
