@@ -1,17 +1,17 @@
 // Wide families: a wide unit, and how keys and values of any encoding and addressing reach it as tiles of the type that it reads.
 //
-//   F::kind, F::note           what a plan and path_of say of it
-//   F::refusal()               why it cannot run here, for path_of; empty: it can
-//   F::vector_rows, max_rows   query rows in a vector, and of the unit's register block
-//   F::unit<Rule>              the unit. Its tiles begin a multiple of its kv_step keys, if it has one, after the first that is
-//   there F::scratch                 of one worker, counted and handed out by lay_out: .unit is the unit's, .tiles that of
-//   F::tiles F::tiles<Head>             a kv head as such tiles, each made when it is asked for: in place, or converted into
-//   scratch F::packed                  a kv head as such tiles, made once per call for all row tiles in the prepare phase:
-//   bytes(problem,
-//                              tokens) of a head; of(head, tokens held, problem, layout, memory); pack(head, tokens) makes some,
-//                              whose first is a multiple of copy_rows after the first that is there. Keys or values may stay
-//                              where they lie; `layout` is then how this call's tokens lie
-//   F::packs(layout)           which kv heads that is done for
+//   F::kind, F::note          what a plan and path_of say of it
+//   F::refusal()              why it cannot run here, for path_of; empty: it can
+//   F::vector_rows, max_rows  query rows in a vector, and of the unit's register block
+//   F::unit<Rule>             the unit; its tiles begin a multiple of its kv_step keys, if it has one, after the first there is
+//   F::scratch                of one worker, counted and handed out by lay_out: .unit for the unit, .tiles for F::tiles
+//   F::tiles<Head>            a kv head as tiles, each made when it is asked for: in place, or converted into scratch
+//   F::packed                 a kv head as tiles, made once per call in the prepare phase for all its row tiles
+//   F::packs(layout)          which kv heads that is done for
+//
+// F::packed has bytes(problem, tokens), of a head; of(head, tokens held, problem, layout, memory); and pack(head, tokens), which
+// makes some, the first of them a multiple of copy_rows after the first there is. Keys or values may stay where they lie;
+// `layout` says how this call's tokens lie.
 #pragma once
 
 #include "imbrex/kernel/widened.hpp"
