@@ -178,17 +178,18 @@ private:
         });
     }
 
-    // Asks for the rows of a short item that this worker is likely to take next: of many short ones the first touch of each would
-    // be a third of the time (windows of 49 tokens, D=32, BSHD: 31.5 -> 24 ms, AMD Zen 4, g++ 12, 2026-11-30).
+    // Asks for what a worker is likely to take next: queries and outputs, which are touched once and at once (S=512, D=128,
+    // causal: 8.6 -> 6.2 % of the time, AMD Zen 4, g++ 12, 2026-12-01), and all of a short item, as of many short ones the first
+    // touch of each would be a third of the time (windows of 49 tokens, D=32, BSHD: 31.5 -> 24 ms, AMD Zen 4, g++ 12,
+    // 2026-11-30).
     void expect_item(work_item const& item) const noexcept {
+        expect_rows(rows_of(item), x_.kv.head_dim(), x_.kv.head_dim_v());
         if constexpr (in_one_run<Source> && !has_side_scales<key_rows> && !has_side_scales<value_rows>) {
             index const tokens = kv_.of(item.head.sequence).count, head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v();
             if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;
             auto const kv = head_at(item.head);
-            row_block<Q, O> const rows = rows_of(item);
             prefetch_rows(kv.keys, 0, tokens, head_dim);
             prefetch_rows(kv.values, 0, tokens, head_dim_v);
-            if (group_ == 1) prefetch_rows(imbrex::rows<Q>{rows.query(0), rows.q_token}, 0, rows.count, head_dim);
         }
     }
 

@@ -62,6 +62,7 @@ using probe_lanes = lanes<std::int32_t>;
 
 // Asks for a line that will be read soon, into L2.
 IMBREX_ALWAYS_INLINE void prefetch(void const* p) noexcept { __builtin_prefetch(p, 0, 2); }
+IMBREX_ALWAYS_INLINE void prefetch_to_write(void const* p) noexcept { __builtin_prefetch(p, 1, 3); }
 
 // Lane i holds first + i / repeat: the positions of W / repeat consecutive keys, each repeated for `repeat` rows.
 template <class T>

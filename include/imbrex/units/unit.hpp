@@ -20,6 +20,7 @@
 #include "imbrex/rows.hpp"
 #include "imbrex/rule.hpp"
 #include "imbrex/simd/elementwise.hpp"
+#include "imbrex/workspace.hpp"
 
 IMBREX_ISA_BEGIN
 
@@ -50,6 +51,20 @@ struct row_block {
         return b;
     }
 };
+
+// Asks for the queries of these rows, and for their outputs to be written.
+template <class Q, class O>
+IMBREX_NOINLINE void expect_rows(row_block<Q, O> const& rows, index head_dim, index head_dim_v) noexcept {
+    index token = rows.token(0), head = rows.head(0);
+    for (index r = 0; r < rows.count; ++r) {
+        Q const* const q = rows.q + (token * rows.q_token + head * rows.q_head);
+        O const* const out = rows.out + (token * rows.out_token + head * rows.out_head);
+        for (index d = 0; d < head_dim; d += static_cast<index>(cache_line_bytes / sizeof(Q))) prefetch(q + d);
+        for (index d = 0; d < head_dim_v; d += static_cast<index>(cache_line_bytes / sizeof(O))) prefetch_to_write(out + d);
+        if (++head == rows.group) head = 0, ++token;
+    }
+    asm volatile("");    // g++ takes a function that only prefetches for one without effect, and leaves out its calls
+}
 
 template <class U>
 concept attention_unit = requires(U& u, typename U::row_type const& r, typename U::tile_type const& t, tile_window const& w) {

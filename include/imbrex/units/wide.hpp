@@ -94,15 +94,18 @@ public:
     }
 
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
-        for (wide_run const& r : runs_) {
-            with_vectors(r.vectors, [&](auto n) {
-                if (shrinks(r)) {
-                    accumulate_run<n(), shrinking::now>(tile.values, r);
-                } else if (r.seen == coverage::full) {
-                    accumulate_run<n(), shrinking::done>(tile.values, r);
+        for (wide_run const* r = runs_.begin(); r != runs_.end();) {
+            bool const whole = all_seen(*r), now = shrinks(*r);
+            wide_run const joined = whole ? joined_from(r) : *r++;
+            with_vectors(joined.vectors, [&](auto n) {
+                if (now) {
+                    accumulate_run<n(), shrinking::now>(tile.values, joined);
+                } else if (whole) {
+                    accumulate_run<n(), shrinking::done>(tile.values, joined);
                 } else {
-                    seen_.for_each(r.begin, r.end, [&](index first, index last) {
-                        accumulate_run<n(), shrinking::done>(tile.values, {first, last, r.first, r.vectors, r.seen});
+                    seen_.for_each(joined.begin, joined.end, [&](index first, index last) {
+                        accumulate_run<n(), shrinking::done>(tile.values,
+                                                             {first, last, joined.first, joined.vectors, joined.seen});
                     });
                 }
             });
@@ -130,6 +133,18 @@ private:
     // The run that shrinks l and o while it adds to them: the first, if it has all vectors and leaves out no key.
     bool all_seen(wide_run const& r) const noexcept { return r.seen == coverage::full || seen_.all(r.begin, r.end); }
     bool shrinks(wide_run const& r) const noexcept { return first_covers_all_ && &r == runs_.begin(); }
+
+    // r and the runs after it with the same vectors that leave out no key either, as one, since each pass over o costs as much as
+    // several keys; r goes beyond them.
+    wide_run joined_from(wide_run const*& r) const noexcept {
+        wide_run joined = *r;
+        for (++r; r != runs_.end() && r->begin == joined.end && r->first == joined.first && r->vectors == joined.vectors &&
+                  all_seen(*r);
+             ++r) {
+            joined.end = r->end;
+        }
+        return joined;
+    }
 
     // Calls f with the number of live vectors as a compile-time constant.
     template <class F>
