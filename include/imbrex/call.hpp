@@ -6,24 +6,11 @@
 #include <cmath>
 #include <limits>
 #include <new>
-#include <optional>
 
-#include "imbrex/executor.hpp"
 #include "imbrex/kernel/attention_kernel.hpp"
 #include "imbrex/kv/dense.hpp"
+#include "imbrex/options.hpp"
 #include "imbrex/work_order.hpp"
-
-namespace imbrex {
-
-// What a call may be told besides its tensors.
-struct options {
-    std::optional<double> scale{};    // of q kT; default 1 / sqrt(head_dim)
-    row_stats_view<float> lse{};      // receives log(sum(exp(score))) per row, natural; default: not wanted
-    executor_ref executor{};          // default: the caller's thread
-    workspace_ref workspace{};        // workspace_bytes() of the caller's, or allocate{}
-};
-
-}    // namespace imbrex
 
 IMBREX_ISA_BEGIN
 
