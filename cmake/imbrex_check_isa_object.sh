@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks that an object exports nothing but the symbols it is meant to: no weak or unique symbol, no section group, and nothing of
-# imbrex or xsimd that it hopes to find compiled elsewhere, for other instructions.
+# Checks that an object exports nothing but the symbols it is meant to: no weak or unique symbol, no section group, nothing of
+# imbrex or xsimd that it hopes to find compiled elsewhere, for other instructions, and nothing that runs before main, on whatever
+# processor that is.
 #     imbrex_check_isa_object.sh <nm> <readelf> <object> <wildcard to keep>...
 set -euo pipefail
 nm=$1 readelf=$2 object=$3
@@ -40,6 +41,12 @@ groups=$("$readelf" --section-groups "$object")
 case $groups in
 *"no section groups"*) ;;
 *) fault "section groups (COMDAT) left" ;;
+esac
+sections=$("$readelf" --sections --wide "$object")
+case $sections in
+*" .init_array"* | *" .ctors"* | *" .preinit_array"*)
+    fault "has code that runs before main: dynamic initializers, or #include <iostream> where that has one"
+    ;;
 esac
 if [ "$kept" -eq 0 ]; then fault "exports none of: $*"; fi
 

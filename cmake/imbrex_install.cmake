@@ -17,6 +17,7 @@ install(FILES
     "${PROJECT_BINARY_DIR}/imbrexConfigVersion.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/imbrex_xsimd.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/imbrex_isa_object.cmake"
+    "${PROJECT_SOURCE_DIR}/cmake/imbrex_dispatch.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/imbrex_check_isa_object.sh"
     DESTINATION "${imbrex_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/imbrex")

@@ -10,7 +10,8 @@ set(imbrex_isa_object_dir "${CMAKE_CURRENT_LIST_DIR}" CACHE INTERNAL "")
 # imbrex_add_isa_object(<name> SOURCES <file>... FLAGS <flag>... KEEP <wildcard>... [LINK_LIBRARIES <target>...]
 #                       [COMPILE_DEFINITIONS <definition>...])
 # Compiles SOURCES with FLAGS and defines the target <name>; whatever links to it gets one object that exports only the symbols, by
-# their mangled names, that a KEEP wildcard matches. The build fails if anything else were still visible. ELF and GNU binutils only.
+# their mangled names, that a KEEP wildcard matches. The build fails if anything else were still visible, or if the object had code
+# that runs before main, before anybody could ask for the processor. ELF and GNU binutils only.
 function(imbrex_add_isa_object name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;FLAGS;KEEP;LINK_LIBRARIES;COMPILE_DEFINITIONS")
     if(NOT arg_SOURCES OR NOT arg_KEEP OR arg_UNPARSED_ARGUMENTS)

@@ -1,10 +1,11 @@
-// One binary, two instruction sets: each entry point computes with its own, and both agree with a plain loop.
-#include "isa_entry.hpp"
+// One binary, all instruction sets: each that this processor has computes with its own, and agrees with a plain loop.
+#include "isa_kernels.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <random>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace {
 
 using imbrex::index;
+using imbrex_isa_test::isa_kernels;
 
 // Causal, aligned at the bottom right; f64 throughout. All tensors (1, tokens, heads, head_dim), contiguous.
 std::vector<double> plain_attention(imbrex_isa_test::problem const& p) {
@@ -40,48 +42,58 @@ std::vector<double> plain_attention(imbrex_isa_test::problem const& p) {
     return out;
 }
 
-class Isa : public testing::Test {
-protected:
-    using entry = void (*)(imbrex_isa_test::problem const&, imbrex::status&);
+// Causal attention with this table, held to the loop above.
+void expect_right(imbrex_isa_test::isa_kernels const& kernels) {
+    imbrex::shape4 const q_shape{.batch = 1, .tokens = 37, .heads = 4, .head_dim = 48};
+    imbrex::shape4 const kv_shape{.batch = 1, .tokens = 150, .heads = 2, .head_dim = 48};
+    std::mt19937 random{20260101};
+    std::normal_distribution<float> normal;
+    auto const filled = [&](imbrex::shape4 shape) {
+        std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+        std::ranges::generate(values, [&] { return normal(random); });
+        return values;
+    };
+    std::vector<float> const q = filled(q_shape), k = filled(kv_shape), v = filled(kv_shape);
+    std::vector<float> out(q.size(), -1.f);
+    imbrex_isa_test::problem const problem{.q = imbrex::bshd(q.data(), q_shape),
+                                           .k = imbrex::bshd(k.data(), kv_shape),
+                                           .v = imbrex::bshd(v.data(), kv_shape),
+                                           .out = imbrex::bshd(out.data(), q_shape)};
 
-    static void expect_right(entry attention) {
-        imbrex::shape4 const q_shape{.batch = 1, .tokens = 37, .heads = 4, .head_dim = 48};
-        imbrex::shape4 const kv_shape{.batch = 1, .tokens = 150, .heads = 2, .head_dim = 48};
-        std::mt19937 random{20260101};
-        std::normal_distribution<float> normal;
-        auto const filled = [&](imbrex::shape4 shape) {
-            std::vector<float> values(static_cast<std::size_t>(shape.elements()));
-            std::ranges::generate(values, [&] { return normal(random); });
-            return values;
-        };
-        std::vector<float> const q = filled(q_shape), k = filled(kv_shape), v = filled(kv_shape);
-        std::vector<float> out(q.size(), -1.f);
-        imbrex_isa_test::problem const problem{.q = imbrex::bshd(q.data(), q_shape),
-                                               .k = imbrex::bshd(k.data(), kv_shape),
-                                               .v = imbrex::bshd(v.data(), kv_shape),
-                                               .out = imbrex::bshd(out.data(), q_shape)};
-
-        imbrex::status s;
-        attention(problem, s);
-        ASSERT_TRUE(s.ok()) << s.message().c_str();
-        std::vector<double> const expected = plain_attention(problem);
-        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-5) << "element " << i;
-    }
-};
-
-TEST_F(Isa, Avx2ObjectComputesAttention) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "this processor lacks AVX2 or FMA";
-    EXPECT_EQ(std::string_view{imbrex_isa_test_avx2_name()}, "avx2");
-    expect_right(imbrex_isa_test_avx2_attention);
+    imbrex::status const s = kernels.attend(problem);
+    ASSERT_TRUE(s.ok()) << s.message().c_str();
+    std::vector<double> const expected = plain_attention(problem);
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-5) << "element " << i;
 }
 
-TEST_F(Isa, Avx512ObjectComputesAttention) {
-    for (bool const supported : {__builtin_cpu_supports("avx512f") != 0, __builtin_cpu_supports("avx512bw") != 0,
-                                 __builtin_cpu_supports("avx512dq") != 0, __builtin_cpu_supports("avx512vl") != 0}) {
-        if (!supported) GTEST_SKIP() << "this processor lacks AVX-512 F, BW, DQ or VL";
+TEST(Isa, EachBuiltSetComputesAttentionOrSaysWhatIsMissing) {
+    int run = 0;
+    for (imbrex::dispatch::variant const& v : imbrex::dispatch::built<isa_kernels>()) {
+        SCOPED_TRACE(imbrex::name_of(v.set));
+        auto const forced = imbrex::dispatch::choose<isa_kernels>(imbrex::name_of(v.set));
+        std::cout << forced.reason().c_str() << '\n';
+        bool const has_all = imbrex::features_here().has(imbrex::features_of(v.set));
+        if (!forced) {
+            EXPECT_TRUE(!has_all || v.set == imbrex::instruction_set::amx);
+            EXPECT_NE(forced.reason().view().find(has_all ? "refuses" : "lacks"), std::string_view::npos);
+            continue;
+        }
+        EXPECT_TRUE(has_all);
+        EXPECT_EQ(forced->tag, imbrex::tag_of(v.set));
+        expect_right(*forced);
+        ++run;
     }
-    EXPECT_EQ(std::string_view{imbrex_isa_test_avx512_name()}, "avx512");
-    expect_right(imbrex_isa_test_avx512_attention);
+    EXPECT_GE(run, 1);
+}
+
+TEST(Isa, TheBestOfThoseThatRunIsChosen) {
+    auto const chosen = imbrex::dispatch::choose<isa_kernels>("");
+    ASSERT_TRUE(chosen) << chosen.reason().c_str();
+    std::string_view best;
+    for (imbrex::dispatch::variant const& v : imbrex::dispatch::built<isa_kernels>()) {
+        if (imbrex::dispatch::choose<isa_kernels>(imbrex::name_of(v.set))) best = imbrex::name_of(v.set);
+    }
+    EXPECT_EQ(chosen.isa(), best);
 }
 
 }    // namespace
