@@ -1,4 +1,4 @@
-# Install rules: the headers, and a CMake package that find_package(imbrex [COMPONENTS eigen]) reads.
+# Install rules: the headers, and a CMake package that find_package(imbrex [COMPONENTS eigen compiled]) reads.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -19,5 +19,7 @@ install(FILES
     "${PROJECT_SOURCE_DIR}/cmake/imbrex_isa_object.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/imbrex_dispatch.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/imbrex_check_isa_object.sh"
+    "${PROJECT_SOURCE_DIR}/cmake/imbrex_compiled.cmake"
+    "${PROJECT_SOURCE_DIR}/cmake/imbrex_compiled.cpp"
     DESTINATION "${imbrex_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/imbrex")

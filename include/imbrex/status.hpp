@@ -75,6 +75,7 @@ enum class errc : std::int32_t {
     rope_position,
     part_shape,
     part_overlap,
+    isa_not_chosen,
 };
 
 // The operand of a rule that an error speaks of.
@@ -356,6 +357,9 @@ inline status_text status::message() const noexcept {
         case errc::part_overlap:
             return t << "imbrex: " << role_text(b) << " shares memory with the merged " << role_text(a)
                      << " without being it; merge in place into a part of the same type, data and strides, or into other memory";
+        case errc::isa_not_chosen:
+            return t << "imbrex: no code of this binary may run here, because IMBREX_ISA names a set that is not there, or this "
+                        "processor is older than all; imbrex::compiled::reason() tells which, unset IMBREX_ISA";
     }
     return t << "imbrex: unknown error";
 }

@@ -23,12 +23,24 @@ use_fetch_content() {
     build fetch_content -DIMBREX_DIR="$imbrex" && "$scratch/fetch_content/consumer"
 }
 
-use_find_package() {
+install_package() {
     cmake -S "$imbrex" -B "$scratch/install" -DIMBREX_BUILD_TESTS=OFF -DIMBREX_BUILD_BENCH=OFF -DIMBREX_BUILD_EXAMPLES=OFF \
         -DCMAKE_INSTALL_PREFIX="$scratch/prefix" &&
-        cmake --install "$scratch/install" &&
+        cmake --install "$scratch/install"
+}
+
+use_find_package() {
+    install_package &&
         build find_package -DCMAKE_PREFIX_PATH="$scratch/prefix" &&
         "$scratch/find_package/consumer" && "$scratch/find_package/consumer_eigen"
+}
+
+# Code for several instruction sets, of the installed package; of imbrex::compiled only the plainest, which takes long enough.
+use_dispatch() {
+    install_package &&
+        build dispatch -DCMAKE_PREFIX_PATH="$scratch/prefix" -DIMBREX_COMPILED_ISAS=x86-64 -DIMBREX_COMPILED_FLAGS=-O1 &&
+        "$scratch/dispatch/consumer_dispatch" && "$scratch/dispatch/consumer_compiled" &&
+        IMBREX_ISA=none "$scratch/dispatch/consumer_compiled" refused
 }
 
 use_plain_include() {
@@ -42,7 +54,7 @@ use_without_exceptions_and_rtti() {
 }
 
 ways=("$@")
-if [ $# -eq 0 ]; then ways=(add_subdirectory fetch_content find_package plain_include without_exceptions_and_rtti); fi
+if [ $# -eq 0 ]; then ways=(add_subdirectory fetch_content find_package dispatch plain_include without_exceptions_and_rtti); fi
 failed=0
 for way in "${ways[@]}"; do
     if "use_$way" >"$scratch/log" 2>&1; then
