@@ -12,7 +12,7 @@ include_guard()
 # 64-bit Arm has neon64 alone, named or not.
 #
 # An object exports its table's function and nothing else, and has nothing that runs before main: the build fails otherwise
-# (imbrex_isa_object.cmake). ELF and GNU binutils only.
+# (imbrex_isa_object.cmake). For a shared library, set CMAKE_POSITION_INDEPENDENT_CODE before. ELF and GNU binutils only.
 function(imbrex_add_dispatch name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;ISAS;FLAGS;LINK_LIBRARIES;COMPILE_DEFINITIONS")
     if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)

@@ -11,7 +11,7 @@ set(imbrex_isa_object_dir "${CMAKE_CURRENT_LIST_DIR}" CACHE INTERNAL "")
 #                       [COMPILE_DEFINITIONS <definition>...])
 # Compiles SOURCES with FLAGS and defines the target <name>; whatever links to it gets one object that exports only the symbols, by
 # their mangled names, that a KEEP wildcard matches. The build fails if anything else were still visible, or if the object had code
-# that runs before main, before anybody could ask for the processor. ELF and GNU binutils only.
+# that runs before main, before anybody could ask for the processor. Sanitizers do not see into it. ELF and GNU binutils only.
 function(imbrex_add_isa_object name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;FLAGS;KEEP;LINK_LIBRARIES;COMPILE_DEFINITIONS")
     if(NOT arg_SOURCES OR NOT arg_KEEP OR arg_UNPARSED_ARGUMENTS)
@@ -33,8 +33,9 @@ function(imbrex_add_isa_object name)
     add_library(${parts} OBJECT ${arg_SOURCES})
     target_link_libraries(${parts} PRIVATE imbrex::imbrex ${arg_LINK_LIBRARIES})
     target_compile_definitions(${parts} PRIVATE ${arg_COMPILE_DEFINITIONS})
-    # g++ marks inline statics STB_GNU_UNIQUE, which binds across shared objects too; with LTO there would be no code to localise yet.
-    target_compile_options(${parts} PRIVATE ${arg_FLAGS} -fno-lto $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
+    # g++ marks inline statics STB_GNU_UNIQUE, which binds across shared objects too; with LTO there would be no code to localise yet;
+    # sanitizers bring weak symbols of their own and code that runs before main.
+    target_compile_options(${parts} PRIVATE ${arg_FLAGS} -fno-lto -fno-sanitize=all $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
     set_target_properties(${parts} PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
 
     set(joined "${CMAKE_CURRENT_BINARY_DIR}/${name}_joined.o")
