@@ -88,7 +88,7 @@
 #else
 #define IMBREX_TAG_F16C
 #endif
-#ifdef __AMX_TILE__
+#if defined(__AMX_TILE__) || defined(__AMXTILE__)    // the second is clang++ 14's
 #define IMBREX_TAG_AMX _amx
 #define IMBREX_NAME_AMX "+amx"
 #else
