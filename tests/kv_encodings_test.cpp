@@ -45,6 +45,12 @@ protected:
         return s;
     }
 
+    // Few rows of blocks are multiplied as they lie, where the processor can.
+    template <class K, class V>
+    static constexpr numbers_are rounded() {
+        return imbrex::group_unit<imbrex::precision<float, K, V>> ? numbers_are::rounded_to_16_bits : numbers_are::rounded_as_floats;
+    }
+
     template <class K, class V>
     void expect_dense_right(index q_tokens, index kv_tokens, index head_dim, index head_dim_v, order memory) {
         SCOPED_TRACE(testing::Message() << q_tokens << " queries, " << kv_tokens << " keys, dense " << head_dim << " " << head_dim_v);
@@ -54,7 +60,7 @@ protected:
         fill(a.q.view);
         ASSERT_OK(planned(a.q.view, imbrex::dense_kv{k.encoded.view, v.encoded.view}, a.out.view, rule, a.options()));
         auto const n = static_cast<position>(kv_tokens);
-        expect_attention_over(a, k.numbers, v.numbers, {n, n}, kv_tokens);
+        expect_attention_over(a, k.numbers, v.numbers, {n, n}, kv_tokens, rounded<K, V>());
     }
 
     // Decode with 4 and 8 rows of a kv head, prefill, and tails of all of them.
@@ -82,7 +88,7 @@ protected:
         fill(a.q.view);
         imbrex::paged_kv const kv{pk.view, pv.view, imbrex::block_table{ids, width, {}}, std::span{n}};
         ASSERT_OK(planned(a.q.view, kv, a.out.view, rule, a.options()));
-        expect_attention_over(a, k.numbers, v.numbers, n, 300);
+        expect_attention_over(a, k.numbers, v.numbers, n, 300, rounded<K, V>());
     }
 };
 
@@ -95,6 +101,13 @@ TEST_F(KvEncodings, EightBitKeysAndFourBitValuesAreTheirNumbers) {
 TEST_F(KvEncodings, BlocksOfKeysAnd16BitValuesAreTheirNumbers) {
     expect_all_dense_right<q8_0_block, bf16>(96, 128);
     expect_all_dense_right<q8_0_block, bf16>(32, 37);
+}
+
+// Rows of one chunk of groups, of a part of one, and of more.
+TEST_F(KvEncodings, BlocksOfKeysAndOfValuesAreTheirNumbers) {
+    expect_all_dense_right<q8_0_block, q4_0_block>(128, 96);
+    expect_all_dense_right<q8_0_block, q4_0_block>(32, 288);
+    for (index const page_size : {1, 16, 400}) expect_pages_right<q8_0_block, q4_0_block>(1, 96, 64, page_size);
 }
 
 TEST_F(KvEncodings, SlotsOfPagesThatAreNotUsedMayBeNaN) {
@@ -117,6 +130,25 @@ TEST_F(KvEncodings, ValuesOfOneGiveOne) {
         ASSERT_OK(planned(a.q.view, imbrex::dense_kv{k.encoded.view, v.view}, a.out.view, rule, a.options()));
         for (float const x : a.out.memory) ASSERT_NEAR(x, 1, 0x1p-22);
     }
+    auto const blocks = random_side<q8_0_block>(1, 900, 64, order::bhsd);
+    for (index const q_tokens : {1, 2}) {
+        asked const a{1, q_tokens, 64, 64};
+        fill(a.q.view);
+        ASSERT_OK(planned(a.q.view, imbrex::dense_kv{blocks.encoded.view, v.view}, a.out.view, rule, a.options()));
+        for (float const x : a.out.memory) ASSERT_NEAR(x, 1, 0x1p-22);
+    }
+}
+
+TEST_F(KvEncodings, NaNOfABlockReachesTheRowsThatSeeIt) {
+    auto const k = random_side<q8_0_block>(1, 70, 64, order::bhsd);
+    auto const v = random_side<q4_0_block>(1, 70, 64, order::bhsd);
+    v.encoded.view.row(0, 69, 0)[1].d = imbrex::f16::from_bits(0x7e00);    // seen by the second token alone
+    asked const a{1, 2, 64, 64};
+    fill(a.q.view);
+    ASSERT_OK(planned(a.q.view, imbrex::dense_kv{k.encoded.view, v.encoded.view}, a.out.view, rule, a.options()));
+    for (index const head : {0, 3}) EXPECT_TRUE(std::isnan(a.out.view.row(0, 1, head)[40])) << head;
+    for (index const d : {0, 31}) EXPECT_FALSE(std::isnan(a.out.view.row(0, 1, 0)[d])) << d;
+    for (index d = 0; d < 64; ++d) EXPECT_FALSE(std::isnan(a.out.view.row(0, 1, 4)[d])) << d;
 }
 
 // Plans are all that these ask for: what is refused is so before a kernel is chosen.

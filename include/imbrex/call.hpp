@@ -201,6 +201,20 @@ private:
                 return attend_part(unit, rows, wave, item, ctx);
             }
         }
+        if constexpr (group_unit<P> && R >= 4) {
+            auto const kv = head_at(item.head);
+            if (in_groups(kv.keys, x_.kv.head_dim()) && in_groups(kv.values, x_.kv.head_dim_v())) {
+                narrow_group_unit<P, Rule, R, kv_tile<key_rows, value_rows>> unit{
+                    integer_scratch::lay_out(scratch, plan_.narrow_rows, plan_.shape.head_dim, plan_.shape.head_dim_v,
+                                             plan_.narrow_kv_cols),
+                    rule_,
+                    ctx,
+                    x_.kv.head_dim(),
+                    x_.kv.head_dim_v(),
+                    scale_};
+                return attend_part(unit, rows, wave, item, ctx);
+            }
+        }
         auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
         narrow_unit<P, Rule, R, key_rows, value_rows> unit{
             x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};

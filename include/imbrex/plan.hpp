@@ -21,7 +21,7 @@
 #include "imbrex/status.hpp"
 #include "imbrex/tune.hpp"
 #include "imbrex/units/narrow.hpp"
-#include "imbrex/units/narrow_int8.hpp"
+#include "imbrex/units/narrow_integer.hpp"
 
 namespace imbrex {
 
@@ -156,7 +156,7 @@ struct part_slot {
     static part_slot lay_out(arena& memory, index rows, index head_dim_v) noexcept {
         part_slot s;
         s.to_come = memory.take<std::byte>(static_cast<index>(cache_line_bytes));
-        if constexpr (integer_unit<P>) head_dim_v = integer_scratch::padded(head_dim_v);
+        if constexpr (integer_unit<P> || group_unit<P>) head_dim_v = integer_scratch::padded(head_dim_v);
         s.state = narrow_state<typename P::score>::lay_out(memory, rows, head_dim_v);
         return s;
     }
@@ -230,11 +230,12 @@ status make_plan(problem shape, plan& out) noexcept {
     arena narrow_count{nullptr};
     lay_out_narrow<P>(narrow_count, shape, p.narrow_rows, p.narrow_kv_cols);
     index narrow_bytes = static_cast<index>(narrow_count.used());
-    if constexpr (integer_unit<P>) {
+    if constexpr (integer_unit<P> || group_unit<P>) {
         arena integer_count{nullptr};
         integer_scratch::lay_out(integer_count, p.narrow_rows, shape.head_dim, shape.head_dim_v, p.narrow_kv_cols);
         narrow_bytes = std::max(narrow_bytes, static_cast<index>(integer_count.used()));
-        p.narrow_note = ", int8 multiplied as it lies where a row has one scale";
+        p.narrow_note = integer_unit<P> ? ", int8 multiplied as it lies where a row has one scale or some for whole 32s"
+                                        : ", multiplied as they lie where they have scales for whole 32s";
     }
     index const most_rows = shape.group() * shape.q_tokens;
     p.slot_bytes = most_rows > p.narrow_rows ? std::max(wide_bytes, narrow_bytes) : narrow_bytes;

@@ -45,6 +45,7 @@ struct integer_scratch {
 
     std::int8_t* q;           // [row group][16 columns][part][row of the group][4 x the same 16]; zeros beyond head_dim
     std::int32_t* q_start;    // [row group][part][row of the group][W]: -128 times the sum of a lane's bytes of q
+    float* group_start;       // [row group][chunk][row of the group][W]: likewise, of a group and both bytes (group_scores)
     float* q_unit;            // row groups x W: what 1 in a query is worth; likewise m ... alpha
     float* m;
     float* m_next;
@@ -59,6 +60,7 @@ struct integer_scratch {
     float* value_scales;
     float* value_shares;
     float* o;                    // [row][padded head_dim_v], the columns of a chunk in the order of interleaved ones
+    float* group_sums;           // [row group][chunk of columns][3][W]: see group_values
     std::uint8_t* weights;       // of value_keys keys and a row group
     std::int8_t* interleaved;    // [chunk][value_keys / 4][4][64]: the bytes of 4 keys side by side
 
@@ -71,13 +73,15 @@ struct integer_scratch {
         index const keys = four_vectors(kv_cols) + W;
         x.q = memory.take<std::int8_t>(2 * 4 * rows * padded(head_dim));
         x.q_start = memory.take<std::int32_t>(2 * rows * W);
+        x.group_start = memory.take<float>(std::max<index>(rows, 4) * ((head_dim + 127) / 128) * W);
         for (auto* const p : {&x.q_unit, &x.m, &x.m_next, &x.alpha, &x.l, &x.l_rest}) *p = memory.take<float>(rows * W);
         for (auto* const p : {&x.positions, &x.heads}) *p = memory.take<std::int32_t>(rows * W);
         x.s = memory.take<float>(rows * keys);
         x.s_most = memory.take<float>(rows * four_vectors(kv_cols) / value_keys * W);
         for (auto* const p : {&x.key_scales, &x.value_scales, &x.value_shares}) *p = memory.take<float>(keys);
         x.o = memory.take<float>(rows * padded(head_dim_v));
-        x.weights = memory.take<std::uint8_t>(value_keys * 4 * 2);
+        x.group_sums = memory.take<float>((rows + 3) / 4 * ((head_dim_v + 127) / 128) * 3 * W);
+        x.weights = memory.take<std::uint8_t>(value_keys / 2 * chunk);
         x.interleaved = memory.take<std::int8_t>(value_keys * padded(head_dim_v));
         return x;
     }

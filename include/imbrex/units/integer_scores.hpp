@@ -6,10 +6,38 @@
 #pragma once
 
 #include "imbrex/units/integer_layout.hpp"
+#include "imbrex/units/narrow_layout.hpp"
 
 #if defined(IMBREX_HAS_INTEGER_UNITS)
 
 IMBREX_ISA_BEGIN
+
+// The largest size of a query's numbers, and 0 or, where one is NaN or inf, NaN.
+struct query_range {
+    float largest = 0, nan = 0;
+
+    template <class Q>
+    static query_range of(Q const* from, index n) noexcept {
+        using V = lanes<float>;
+        constexpr index W = lane_count<float>;
+        V most(0.0f), nan(0.0f);
+        for (index d = 0; d < n; d += W) {
+            V const v = load_upto<float>(from + d, n - d);
+            most = seam<float>::max(most, xsimd::abs(v));
+            nan = nan + (v - v);
+        }
+        alignas(64) array_of<float, W> most_of, nan_of;
+        most.store_aligned(most_of);
+        nan.store_aligned(nan_of);
+        query_range range{std::max(1e-30f, *std::max_element(most_of, most_of + W)), 0};
+        for (float const none : nan_of) range.nan += none;
+        return range;
+    }
+    // Every so many lanes from r: what 1 in the query is worth.
+    void store_unit(float* to, int r, int apart, float factor) const noexcept {
+        for (int i = r; i < lane_count<float>; i += apart) to[i] = factor * largest + nan;
+    }
+};
 
 template <class G>
 struct integer_queries {
@@ -38,32 +66,28 @@ struct integer_queries {
     template <class Q>
     IMBREX_NOINLINE void pack(Q const* from, int row, float sign) const noexcept {
         int const g = row / G::at_once, r = row % G::at_once;
-        V most(0.0f), nan(0.0f);
-        for (index d = 0; d < head_dim; d += G::W) {
-            V const v = load_upto(from, d);
-            most = seam<float>::max(most, xsimd::abs(v));
-            nan = nan + (v - v);
-        }
-        alignas(64) array_of<float, G::W> most_of, nan_of;
-        most.store_aligned(most_of);
-        nan.store_aligned(nan_of);
-        float const largest = std::max(1e-30f, *std::max_element(most_of, most_of + G::W));
-        V const factor(G::most_query / largest);
+        query_range const range = query_range::of(from, head_dim);
+        V const factor(G::most_query / range.largest);
         std::int8_t* to = x.q + g * stride() + r * G::chunk;
         std::int32_t* const start = x.q_start + (g * G::parts * G::at_once + r) * G::W;
         for (index d = 0; d < head_dim; d += piece, to += G::parts * G::at_once * G::chunk) {
-            __m512i const v = _mm512_maskz_cvtps_epi32(all_lanes, (load_upto(from, d) * factor).data);
+            __m512i const v = _mm512_maskz_cvtps_epi32(all_lanes, (load_upto<float>(from + d, head_dim - d) * factor).data);
             __m512i const high = _mm512_maskz_srai_epi32(all_lanes, _mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
             store_part(v, to + (G::parts - 1) * G::at_once * G::chunk,
                        start + (G::parts - 1) * G::at_once * G::W);    // its low byte
             if (G::parts == 2) store_part(high, to, start);
         }
-        float unit = sign * largest / G::most_query;
-        for (float const none : nan_of) unit += none;
-        for (index i = g * G::W + r; i < (g + 1) * G::W; i += G::at_once) x.q_unit[i] = unit;
+        range.store_unit(x.q_unit + g * G::W, r, G::at_once, sign / G::most_query);
     }
 
-    // sum[v]: what row group g and keys [first, first + n), n <= step, make, as [key][row of the group], in the queries' units.
+    // Takes the scales of a tile's keys; products are made as they are asked for.
+    template <class Tile>
+    void multiply(Tile const& tile, index keys, index) const noexcept {
+        for (index j = 0; j < keys; ++j) x.key_scales[j] = tile.keys.scale(j);
+        for (index j = keys; j < keys + G::W; ++j) x.key_scales[j] = 0;
+    }
+
+    // sum[v]: the products of row group g and keys [first, first + n), n <= step, as [key][row of the group].
     template <class Tile>
     IMBREX_ALWAYS_INLINE void products(Tile const& tile, index keys, index first, int n, int g,
                                        array_of<V, vectors>& sum) const noexcept {
@@ -74,16 +98,27 @@ struct integer_queries {
             expected_rows(tile, keys, first + i + rows_ahead, ahead);
             multiply(key, ahead, g, lanes_of + i / 4 * G::at_once);
         }
-        IMBREX_UNROLL for (int v = 0; v < vectors; ++v) sum[v] = sums_of_quads(lanes_of + 4 * v);
+        V const unit = V::load_aligned(x.q_unit + g * G::W);
+        IMBREX_UNROLL for (int v = 0; v < vectors; ++v) {
+            V const scales = load_repeated<G::at_once>(x.key_scales + first + v * G::block);
+            sum[v] = (sums_of_quads(lanes_of + 4 * v) * unit) * scales;
+        }
+    }
+
+    // The sums of quads of lanes of a[set at_once + r], as [key][row].
+    static IMBREX_ALWAYS_INLINE V sums_of_quads(V const* a) noexcept {
+        V const x01 = V(_mm512_maskz_unpacklo_ps(all_lanes, a[0].data, a[1].data)) +
+                      V(_mm512_maskz_unpackhi_ps(all_lanes, a[0].data, a[1].data));
+        V const x23 = V(_mm512_maskz_unpacklo_ps(all_lanes, a[2].data, a[3].data)) +
+                      V(_mm512_maskz_unpackhi_ps(all_lanes, a[2].data, a[3].data));
+        V const s = V(_mm512_shuffle_ps(x01.data, x23.data, 0x44)) + V(_mm512_shuffle_ps(x01.data, x23.data, 0xee));
+        if constexpr (G::at_once == 4) return s;
+        __m512i const order = G::at_once == 2 ? _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15)
+                                              : _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        return V(_mm512_maskz_permutexvar_ps(all_lanes, order, s.data));
     }
 
 private:
-    template <class Q>
-    V load_upto(Q const* from, index d) const noexcept {
-        return head_dim - d >= G::W ? seam<float>::load(from + d)
-                                    : seam<float>::load_first(from + d, static_cast<int>(head_dim - d));
-    }
-
     static void store_part(__m512i v, std::int8_t* to, std::int32_t* start) noexcept {
         __m512i const bytes = _mm512_maskz_broadcast_i32x4(all_lanes, _mm512_maskz_cvtepi32_epi8(all_lanes, v));
         _mm512_store_si512(to, bytes);
@@ -152,19 +187,6 @@ private:
                 G::parts == 2 ? _mm512_add_epi32(_mm512_maskz_slli_epi32(all_lanes, high[i], 8), low[i]) : high[i];
             sum[i] = V(_mm512_maskz_cvtepi32_ps(all_lanes, both));
         }
-    }
-
-    // The sums of quads of lanes of a[set at_once + r], as [key][row].
-    static IMBREX_ALWAYS_INLINE V sums_of_quads(V const* a) noexcept {
-        V const x01 = V(_mm512_maskz_unpacklo_ps(all_lanes, a[0].data, a[1].data)) +
-                      V(_mm512_maskz_unpackhi_ps(all_lanes, a[0].data, a[1].data));
-        V const x23 = V(_mm512_maskz_unpacklo_ps(all_lanes, a[2].data, a[3].data)) +
-                      V(_mm512_maskz_unpackhi_ps(all_lanes, a[2].data, a[3].data));
-        V const s = V(_mm512_shuffle_ps(x01.data, x23.data, 0x44)) + V(_mm512_shuffle_ps(x01.data, x23.data, 0xee));
-        if constexpr (G::at_once == 4) return s;
-        __m512i const order = G::at_once == 2 ? _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15)
-                                              : _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        return V(_mm512_maskz_permutexvar_ps(all_lanes, order, s.data));
     }
 };
 

@@ -31,6 +31,8 @@ struct integer_values {
     float largest = tiny;     // of the tile's scales
     bool negative = false;    // some scale is
 
+    void clear() const noexcept {}
+    void settle(index) const noexcept {}
     index o_stride() const noexcept { return integer_scratch::padded(head_dim); }
 
     // The scales of the tile's values; 0 for those that no row sees.
@@ -98,6 +100,15 @@ struct integer_values {
                 if (negative) add_weighted<-1>(values, j, n, g);
             }
         }
+    }
+
+    // Four vectors of columns, in order.
+    static constexpr int vectors_in_order = 4;
+    static void in_order(V (&x)[4]) noexcept {
+        __m512i quads[4];
+        for (int i = 0; i < 4; ++i) quads[i] = _mm512_castps_si512(x[i].data);
+        transpose_quads(quads);
+        for (int i = 0; i < 4; ++i) x[i] = V(_mm512_castsi512_ps(quads[i]));
     }
 
 private:

@@ -1,5 +1,5 @@
 // The narrow unit that multiplies int8 keys and values as they lie, by itself: against attention over the dequantised kv in f64.
-#include "imbrex/units/narrow_int8.hpp"
+#include "imbrex/units/narrow_integer.hpp"
 
 #include <gtest/gtest.h>
 

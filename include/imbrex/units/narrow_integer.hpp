@@ -1,15 +1,18 @@
-// The narrow unit for int8 keys and values with a scale per token and head, on processors with VNNI: bytes are multiplied as they
-// lie, never widened. Few query rows (decode), as units/narrow.hpp; the parts are in integer_scores.hpp and integer_values.hpp.
-// Memory traffic a tile: kv_cols x (head_dim + head_dim_v) bytes and two scales a key; the rest stays in L1 and L2.
+// The narrow unit of integers, on processors with VNNI: codes of keys and values are multiplied as they lie, never widened to
+// floats. Few query rows (decode), as units/narrow.hpp. Two kinds of parts: for int8 with a scale per token and head
+// (integer_scores.hpp, integer_values.hpp), and for q8_0, q4_0, and int8 and int4 with a scale for each group of a multiple of 32
+// numbers (group_scores.hpp, group_values.hpp).
+// Memory traffic a tile: kv_cols rows of keys and of values, and their scales; the rest stays in L1 and L2.
 //
-// A tile's keys and values have row(j), bytes side by side, and scale(j), for 0 <= j < kv_cols: a key is scale x its bytes.
-// Scales of any sign; a NaN scale or byte of a key that no row sees is not used. Written out, with k, v bytes:
+// A tile's keys and values have row(j), codes side by side, and their scales, for 0 <= j < kv_cols. Scales of any sign; a NaN
+// scale or code of a key that no row sees is not used. Written out, with k, v codes:
 //     s = (q_unit x q) k x key scale,    o = sum w v x w_unit,    w = round(p x value scale / w_unit)
 //
-// 32/8 heads, D=128, kv of 128 MB: 1.47-1.56 times the tokens/s of bf16 with two bytes (4 KB pages 1.39-1.50), 1.77-1.84 with one
-// (1.53-1.65). 32/32: 62 % (66 %) of the read bandwidth. AMD Zen 4, g++ 12, 2026-11-30.
 #pragma once
 
+#include "imbrex/products.hpp"
+#include "imbrex/units/group_scores.hpp"
+#include "imbrex/units/group_values.hpp"
 #include "imbrex/units/integer_scores.hpp"
 #include "imbrex/units/integer_values.hpp"
 #include "imbrex/units/narrow_layout.hpp"
@@ -19,17 +22,18 @@
 
 IMBREX_ISA_BEGIN
 
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
-class narrow_int8_unit {
+// G, Queries, Values: the geometry and the parts, of which the unit is the frame.
+template <class P, class Rule, int R, class Tile, class G, class Queries, class Values>
+class narrow_integer_unit {
 public:
     using row_type = row_block<typename P::query, typename P::output>;
     using tile_type = Tile;
 
-    narrow_int8_unit(integer_scratch const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
-                     score_scale<float> const& scale) noexcept
+    narrow_integer_unit(integer_scratch const& scratch, Rule const& rule, head_context const& ctx, index head_dim,
+                        index head_dim_v, score_scale<float> const& scale) noexcept
         : x_{scratch}, rule_{rule}, ctx_{ctx}, queries_{x_, head_dim}, values_{x_, head_dim_v}, scale_{scale} {}
-    narrow_int8_unit(narrow_int8_unit const&) = delete;
-    narrow_int8_unit& operator=(narrow_int8_unit const&) = delete;
+    narrow_integer_unit(narrow_integer_unit const&) = delete;
+    narrow_integer_unit& operator=(narrow_integer_unit const&) = delete;
 
     position q_first() const noexcept { return x_.positions[0]; }
     position q_last() const noexcept { return q_last_; }
@@ -37,6 +41,7 @@ public:
     IMBREX_NOINLINE void begin(row_type const& r) noexcept {
         count_ = r.count;
         queries_.clear();
+        values_.clear();
         std::fill_n(x_.o, R * values_.o_stride(), 0.0f);
         for (int row = 0; row < R; ++row) {    // rows of padding repeat the last: a rule may look at their scores
             index const of = std::min<index>(row, count_ - 1);
@@ -57,8 +62,7 @@ public:
         s_stride_ = integer_scratch::four_vectors(keys_ * G::at_once);
         seen_ = seen;
         if (seen == coverage::partial) seen_keys_.reset(keys_);
-        for (index j = 0; j < keys_; ++j) x_.key_scales[j] = tile.keys.scale(j);
-        for (index j = keys_; j < keys_ + W; ++j) x_.key_scales[j] = 0;
+        queries_.multiply(tile, keys_, s_stride_);
         array_of<V, G::groups> m;
         for (int g = 0; g < G::groups; ++g) m[g] = V(lowest_score<float>);
         index j = 0;
@@ -98,6 +102,7 @@ public:
 
     // Instead of finish: leaves the state of the keys so far; its rows of o have o_stride() numbers.
     IMBREX_NOINLINE void park(narrow_state<float> const& to) const noexcept {
+        values_.settle(count_);
         for (index i = 0; i < count_; ++i) {
             to.m[i] = x_.m[lane_of(i)];
             to.l[i] = sum_of_weights(i);
@@ -121,6 +126,7 @@ public:
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
+        values_.settle(count_);
         for (index i = 0; i < count_; ++i) {
             row_context<position> const ctx{ctx_, static_cast<position>(ctx_.head_first + r.head(i))};
             row_end<float> const end = end_row<float>(rule_, ctx, scale_.natural, x_.m[lane_of(i)], sum_of_weights(i));
@@ -130,26 +136,27 @@ public:
     }
 
 private:
-    using G = integer_geometry<R, Width>;
     using V = lanes<float>;
     using simd = seam<float>;
     static constexpr index W = G::W;
-    static constexpr int step = integer_queries<G>::step;
+    static constexpr int step = Queries::step;
 
     // The first lane of a row in its vector.
     static constexpr index lane_of(index row) noexcept { return row / G::at_once * W + row % G::at_once; }
 
     // Scores of n <= step keys from j, and their maxima.
     IMBREX_ALWAYS_INLINE V score_keys(tile_type const& tile, index j, int n, int g, tile_window const& w) noexcept {
-        array_of<V, integer_queries<G>::vectors> product;
-        queries_.products(tile, keys_, j, n, g, product);
-        V const unit = V::load_aligned(x_.q_unit + g * W);
+        array_of<V, Queries::vectors> product;
+        if constexpr (requires { queries_.products(j, n, g, s_stride_, product); })
+            queries_.products(j, n, g, s_stride_, product);
+        else
+            queries_.products(tile, keys_, j, n, g, product);
         V most(lowest_score<float>);
-        IMBREX_UNROLL for (int v = 0; v < integer_queries<G>::vectors; ++v) {
+        IMBREX_UNROLL for (int v = 0; v < Queries::vectors; ++v) {
             index const at = j + v * G::block;
             V s = hidden_score<float>();
             if (int const left = std::min(n - v * G::block, G::block); left > 0) {
-                s = ruled((product[v] * unit) * load_repeated<G::at_once>(x_.key_scales + at), at, left, g, w);
+                s = ruled(product[v], at, left, g, w);
             }
             s.store_aligned(x_.s + g * s_stride_ + at * G::at_once);
             most = simd::max(most, s);
@@ -206,17 +213,17 @@ private:
 
     template <class O>
     void write_output(float const* o, float inverse, O* to) const noexcept {
-        for (index c = 0; c < values_.head_dim; c += G::chunk) {
-            __m512i x[4];
-            for (int i = 0; i < 4; ++i) x[i] = _mm512_castps_si512((V::load_aligned(o + c + i * W) * V(inverse)).data);
-            transpose_quads(x);
-            for (int i = 0; i < 4; ++i) {
+        constexpr int n = Values::vectors_in_order;
+        for (index c = 0; c < values_.head_dim; c += n * W) {
+            V x[std::size_t{n}];
+            for (int i = 0; i < n; ++i) x[i] = V::load_aligned(o + c + i * W) * V(inverse);
+            Values::in_order(x);
+            for (int i = 0; i < n; ++i) {
                 index const d = c + i * W;
-                V const y(_mm512_castsi512_ps(x[i]));
                 if (d + W <= values_.head_dim) {
-                    simd::store(to + d, y);
+                    simd::store(to + d, x[i]);
                 } else if (d < values_.head_dim) {
-                    simd::store_first(to + d, y, static_cast<int>(values_.head_dim - d));
+                    simd::store_first(to + d, x[i], static_cast<int>(values_.head_dim - d));
                 }
             }
         }
@@ -225,8 +232,8 @@ private:
     integer_scratch x_;
     Rule const& rule_;
     head_context const& ctx_;
-    integer_queries<G> queries_;
-    integer_values<G> values_;
+    Queries queries_;
+    Values values_;
     score_scale<float> scale_;
     index count_ = 0;
     index keys_ = 0, s_stride_ = 0;
@@ -235,10 +242,26 @@ private:
     position q_last_ = 0;
 };
 
+// For int8 keys and values with one scale a row.
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+using narrow_int8_unit =
+    narrow_integer_unit<P, Rule, R, Tile, integer_geometry<R, Width>, integer_queries<integer_geometry<R, Width>>,
+                        integer_values<integer_geometry<R, Width>>>;
+
+// For keys and values with a scale for each group, of 3 to 8 rows: R is 4 or 8.
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+using narrow_group_unit =
+    narrow_integer_unit<P, Rule, R, Tile, integer_geometry<R, Width>, group_queries<integer_geometry<R, Width>, typename P::key>,
+                        group_values<integer_geometry<R, Width>, typename P::value>>;
+
 // Whether the few rows of int8 keys and values with one scale each are this unit's.
 template <class P>
 inline constexpr bool integer_unit =
-    std::is_same_v<typename P::key, std::int8_t>&& std::is_same_v<typename P::value, std::int8_t>;
+    P::by != products::widened&& std::is_same_v<typename P::key, std::int8_t>&& std::is_same_v<typename P::value, std::int8_t>;
+
+// Whether those of keys and values in groups may be.
+template <class P>
+inline constexpr bool group_unit = P::by != products::widened&& grouped<typename P::key>&& grouped<typename P::value>;
 
 IMBREX_ISA_END
 
@@ -249,14 +272,21 @@ IMBREX_ISA_BEGIN
 // There is none: its names stand in branches that are not taken.
 template <class P>
 inline constexpr bool integer_unit = false;
+template <class P>
+inline constexpr bool group_unit = false;
 
 template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
 class narrow_int8_unit;
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+class narrow_group_unit;
 
 struct integer_scratch {
     static constexpr index padded(index n) noexcept { return n; }
     static integer_scratch lay_out(arena& memory, index rows, index head_dim, index head_dim_v, index kv_cols) noexcept;
 };
+
+template <class Rows>
+bool in_groups(Rows const& rows, index head_dim) noexcept;
 
 IMBREX_ISA_END
 
