@@ -74,7 +74,7 @@ struct cache {
 };
 
 // A call on a cache of this encoding. Causal, which in decode leaves out nothing.
-template <class E>
+template <class E, imbrex::products M = imbrex::products::as_stored>
 struct encoded_call {
     shape dims;
     cache<E> held;
@@ -85,12 +85,12 @@ struct encoded_call {
     encoded_call(shape const& s, index group) : dims{s}, held{s, group} {}
 
     imbrex::status prepare() {
-        if (imbrex::status const s = imbrex::plan_for(q.input(), held.kv(), out.view(), plan); !s) return s;
+        if (imbrex::status const s = imbrex::plan_for<M>(q.input(), held.kv(), out.view(), plan); !s) return s;
         workspace.resize(imbrex::workspace_bytes(plan));
         return (*this)();
     }
     imbrex::status operator()() {
-        return imbrex::attention(plan, q.input(), held.kv(), out.view(), causal_rule, {.workspace = workspace});
+        return imbrex::attention<M>(plan, q.input(), held.kv(), out.view(), causal_rule, {.workspace = workspace});
     }
     // The largest error of the last query of some heads, over the largest output.
     double error() const {
@@ -125,11 +125,12 @@ struct encoded_call {
     }
 };
 
-constexpr double largest_error = 1e-4;    // over the largest output
+// Over the largest output.
+constexpr double largest_error(imbrex::products by) { return by == imbrex::products::eight_bit ? 3e-2 : 1e-4; }
 
-template <class E>
+template <class E, imbrex::products M>
 void race_with_bf16(benchmark::State& state, shape const& s, index group) {
-    encoded_call<E> ours{s, group};
+    encoded_call<E, M> ours{s, group};
     encoded_call<imbrex::bf16> bf16{s, 1};
     for (imbrex::status const& made : {ours.prepare(), bf16.prepare()}) {
         if (!made) {
@@ -139,7 +140,7 @@ void race_with_bf16(benchmark::State& state, shape const& s, index group) {
     }
     double const error = ours.error();
     state.counters["error"] = error;
-    if (!(error <= largest_error)) {
+    if (!(error <= largest_error(M))) {
         state.SetIterationTime(0);
         return state.SkipWithError("wrong result");
     }
@@ -152,7 +153,7 @@ void race_with_bf16(benchmark::State& state, shape const& s, index group) {
     state.SetLabel(std::string(path_of(ours.plan).view()));
 }
 
-template <class E>
+template <class E, imbrex::products M = imbrex::products::as_stored>
 void add_encoding(std::string const& name, index group) {
     for (index const kv_heads : {8, 32}) {
         for (pages const page : {pages::small, pages::huge}) {
@@ -164,19 +165,21 @@ void add_encoding(std::string const& name, index group) {
                           .page = page};
             add_benchmark(
                 "encodings/" + name + "/narrow/causal/" + s.name() + (page == pages::huge ? "/huge_pages:1" : "/huge_pages:0"),
-                [=](benchmark::State& state) { race_with_bf16<E>(state, s, group); });
+                [=](benchmark::State& state) { race_with_bf16<E, M>(state, s, group); });
         }
     }
     shape const s = self_attention(8, 2048, head_dim);
     add_benchmark("encodings/" + name + "/wide/causal/" + s.name(),
-                  [=](benchmark::State& state) { race_with_bf16<E>(state, s, group); });
+                  [=](benchmark::State& state) { race_with_bf16<E, M>(state, s, group); });
 }
 
 void add_all() {
     add_encoding<imbrex::f8_e4m3>("f8_e4m3", 1);
     add_encoding<imbrex::f8_e5m2>("f8_e5m2", 1);
     add_encoding<std::int8_t>("int8", head_dim);
+    add_encoding<std::int8_t, imbrex::products::eight_bit>("int8_eight_bit", head_dim);
     add_encoding<std::int8_t>("int8_g32", 32);
+    add_encoding<imbrex::int4_pair>("int4_g32", 32);
     add_encoding<imbrex::q8_0_block>("q8_0", 1);
     add_encoding<imbrex::q4_0_block>("q4_0", 1);
 }

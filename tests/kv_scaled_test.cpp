@@ -90,6 +90,30 @@ TEST_F(KvScaled, AScaleForEachNumber) { expect_all_dense_right(64, 1, 37, 1); }
 
 TEST_F(KvScaled, KeysAndValuesOfDifferentGroups) { expect_all_dense_right(96, 96, 80, 1); }
 
+// The explicit policy: a hundredth of the largest output, where two bytes reach a ten thousandth.
+TEST_F(KvScaled, QueriesAndWeightsMayBeOneByte) {
+    constexpr auto by = imbrex::products::eight_bit;
+    for (index const group : {128, 32}) {
+        auto const k = random_side(1, 700, 128, group), v = random_side(1, 700, 128, group);
+        asked const a{1, 1, 128, 128};
+        fill(a.q.view);
+        scaled_kv const kv{imbrex::dense_kv{k.codes.view, v.codes.view}, k.scales.view, v.scales.view};
+        imbrex::plan p;
+        ASSERT_OK(imbrex::plan_for<by>(a.q.view, kv, a.out.view, p));
+        guarded<std::byte> workspace{imbrex::workspace_bytes(p)};
+        imbrex::options o = a.options();
+        o.workspace = workspace;
+        ASSERT_OK(imbrex::attention<by>(p, a.q.view, kv, a.out.view, rule, o));
+        largest_errors e;
+        measure(a.q.view, k.numbers.view, v.numbers.view, a.out.view, imbrex::bhs(a.lse.data(), a.q.view.shape), sees_everything(),
+                1 / std::sqrt(128.0), e);
+        EXPECT_LE(e.ours, 2e-2 * largest(a.out.view));
+#if defined(IMBREX_HAS_INTEGER_UNITS)
+        EXPECT_GE(e.ours, 1e-4 * largest(a.out.view)) << "not by one byte";
+#endif
+    }
+}
+
 TEST_F(KvScaled, ScalesOfChannelsServeAllTokens) {
     auto k = random_side(1, 50, 64, 1), v = random_side(1, 50, 64, 1);
     tensor<float> const channels{{1, 1, kv_heads, 64}, order::bhsd};

@@ -8,9 +8,11 @@ namespace imbrex {
 // What products of queries and keys, and of weights and values, are computed by.
 enum class products {
     as_stored,    // the processor's dot products of what is stored, where it has them: bf16 in pairs (weights rounded to bf16,
-                  // sums f32), int8 with a scale a row (queries and weights in two bytes); else widened
+                  // sums f32), codes of int8 with a scale a row and of q8_0, q4_0, int8 and int4 with scales for whole 32s
+                  // (queries and weights in two bytes: 5e-5 of the largest output); else widened
     widened,      // f32 arithmetic on numbers widened in registers, whatever the processor has
-    eight_bit,    // as as_stored, and queries and weights of int8 keys and values in one byte: faster, about 3 digits
+    eight_bit,    // as as_stored, with queries of codes, and weights of int8 with a scale a row, in one byte: faster; 1e-2 of
+                  // the largest output
 };
 
 // What a plan has the wide unit (prefill) compute its products by.

@@ -242,14 +242,19 @@ private:
     position q_last_ = 0;
 };
 
+// How a policy rounds queries and weights. (Weights of group_values have 15 bits and a sign by any.)
+template <class P>
+inline constexpr integer_width integer_width_of =
+    P::by == products::eight_bit ? integer_width::one_byte : integer_width::two_bytes;
+
 // For int8 keys and values with one scale a row.
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width_of<P>>
 using narrow_int8_unit =
     narrow_integer_unit<P, Rule, R, Tile, integer_geometry<R, Width>, integer_queries<integer_geometry<R, Width>>,
                         integer_values<integer_geometry<R, Width>>>;
 
 // For keys and values with a scale for each group, of 3 to 8 rows: R is 4 or 8.
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width_of<P>>
 using narrow_group_unit =
     narrow_integer_unit<P, Rule, R, Tile, integer_geometry<R, Width>, group_queries<integer_geometry<R, Width>, typename P::key>,
                         group_values<integer_geometry<R, Width>, typename P::value>>;
@@ -275,9 +280,9 @@ inline constexpr bool integer_unit = false;
 template <class P>
 inline constexpr bool group_unit = false;
 
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+template <class P, class Rule, int R, class Tile>
 class narrow_int8_unit;
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width::two_bytes>
+template <class P, class Rule, int R, class Tile>
 class narrow_group_unit;
 
 struct integer_scratch {
