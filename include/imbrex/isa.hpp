@@ -88,7 +88,10 @@
 #else
 #define IMBREX_TAG_F16C
 #endif
-#if defined(__AMX_TILE__) || defined(__AMXTILE__)    // the second is clang++ 14's
+#if defined(IMBREX_EMULATE_AMX)
+#define IMBREX_TAG_AMX _amx_emulated
+#define IMBREX_NAME_AMX "+amx emulated"
+#elif defined(__AMX_TILE__) || defined(__AMXTILE__)    // the second is clang++ 14's
 #define IMBREX_TAG_AMX _amx
 #define IMBREX_NAME_AMX "+amx"
 #else
