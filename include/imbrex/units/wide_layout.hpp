@@ -76,14 +76,14 @@ IMBREX_NOINLINE void pack_queries(row_block<Q, O> const& r, index first, index h
     }
 }
 
-// The outputs of those lanes: output row [d] = o[d][lane] inverse[lane].
-template <class T, class Q, class O>
+// The outputs of those lanes: output row [d] = o[d][lane] inverse[lane]. RowStride: of o, from d to d.
+template <class T, index RowStride = wide_geometry<T>::max_rows, class Q, class O>
 IMBREX_NOINLINE void unpack_outputs(row_block<Q, O> const& r, index first, index head_dim_v, T const* o,
                                     T const* inverse_rows) noexcept {
     using V = lanes<T>;
     using simd = seam<T>;
     constexpr int W = lane_count<T>;
-    constexpr index max_rows = wide_geometry<T>::max_rows;
+    constexpr index max_rows = RowStride;
     int const live = static_cast<int>(std::min<index>(W, r.count - first));
     V const inverse = V::load_aligned(inverse_rows + first);
     array_of<O*, W> target;

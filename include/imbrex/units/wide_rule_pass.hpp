@@ -13,7 +13,8 @@
 
 IMBREX_ISA_BEGIN
 
-template <class T, class Rule>
+// RowStride: of scores, from key to key.
+template <class T, class Rule, index RowStride = wide_geometry<T>::max_rows>
 class wide_rule_pass {
 public:
     wide_rule_pass(wide_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, T product_scale) noexcept
@@ -32,7 +33,7 @@ private:
     using V = lanes<T>;
     using I = lanes<lane_int<T>>;
     static constexpr int W = lane_count<T>;
-    static constexpr index max_rows = wide_geometry<T>::max_rows;
+    static constexpr index max_rows = RowStride;
     static constexpr bool stages = staged_parts<Rule> == 1;
 
     // How the rows' heads reach a rule: as a number where all rows of the tile have one head.

@@ -1,0 +1,224 @@
+// How the AMX unit keeps queries, keys and values: as operands of TDPBF16PS, whose A is 16 rows of 32 numbers and whose B is 16
+// rows of 16 pairs.
+//
+//   scores   St[key][query] = K Qt    A: 32 numbers of 16 keys             B: pairs of numbers of 16 queries
+//   outputs  Ot[d][query] += Vt Pt    A: 32 keys of 16 columns of V        B: pairs of keys of 16 queries
+//
+// Queries are packed once a row tile, keys and values once a kv head; what the softmax leaves is B as it is. Numbers of a row
+// beyond head_dim, and keys beyond the last, are 0.
+// Decision: keys are packed too, though A is rows as they lie: tiles of 1 KB in a row are 4 % faster than rows 256 bytes apart,
+// copying them included (D=128, S=2048, Intel Emerald Rapids, g++ 13, 2026-12-01), and any rows will do.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "imbrex/rows.hpp"
+#include "imbrex/simd/amx.hpp"
+#include "imbrex/units/wide_layout.hpp"
+#include "imbrex/workspace.hpp"
+
+IMBREX_ISA_BEGIN
+
+struct amx_geometry {
+    static constexpr index max_rows = 32;             // queries whose scores are made together: two tiles of 16 columns
+    static constexpr int max_parts = 4;               // so many times those take turns at a tile of keys
+    static constexpr index block = 32;                // keys whose scores and weights are made together
+    static constexpr index step = 32;                 // numbers of a row that one product takes
+    static constexpr int group = 4;                   // blocks whose weights meet their values together
+    static constexpr index tile = 16 * 32;            // bf16 in a tile
+    static constexpr index square = 16 * max_rows;    // f32 of 16 rows of s or o
+
+    static constexpr index padded(index head_dim) noexcept { return (head_dim + step - 1) / step * step; }
+    static constexpr index key_block(index head_dim) noexcept { return padded(head_dim) * block; }
+    static constexpr index value_block(index head_dim_v) noexcept { return padded(head_dim_v) * block; }
+};
+
+// Blocks of keys and values from a key on that starts one.
+struct amx_tile {
+    bf16 const* keys = nullptr;      // [block][step][32 keys][32 numbers]
+    bf16 const* values = nullptr;    // [block][head_dim_v / 16][16 columns][32 keys]
+};
+
+// Scratch of one worker. Pieces that are read beside others that are being written start at other offsets within 4 KB: a load
+// waits for a store that agrees with it in the last 12 bits (20 % of the time; Intel Emerald Rapids, g++ 13, a prototype of this
+// unit).
+struct amx_scratch {
+    // Of 32 rows.
+    struct part {
+        bf16* q;        // [2 halves of the queries][padded(head_dim) / 32] tiles
+        float* o;       // padded(head_dim_v) x max_rows
+        float* base;    // max_rows: what rows are weighed by (amx_softmax.hpp); the others likewise
+        float* top;
+        float* limit;
+        float* l;                      // sums of weights as they are multiplied
+        float* l_exact;                // before they are cut
+        lane_int<float>* positions;    // the query and its head, of each row
+        lane_int<float>* heads;
+    };
+    // Of whoever has the turn.
+    struct shared {
+        float* s[2];        // block x max_rows: the scores of this block, and of the next
+        bf16* p[2];         // [group blocks][2 halves] tiles: weights of this group, and of the one before
+        bf16* values[2];    // a block, where some of its keys are seen by no query
+        float* m_next;      // max_rows: maxima of a block
+        float* alpha;
+    };
+    shared all;
+    part parts[amx_geometry::max_parts];
+
+    // The one function that sizes and lays out the scratch; over a null arena it only counts.
+    static amx_scratch lay_out(arena& memory, index head_dim, index head_dim_v) noexcept {
+        using g = amx_geometry;
+        amx_scratch x;
+        for (float*& s : x.all.s) s = memory.take<float>(g::block * g::max_rows), memory.skip(320);
+        for (bf16*& p : x.all.p) p = memory.take<bf16>(g::group * g::block * g::max_rows), memory.skip(320);
+        for (bf16*& v : x.all.values) v = memory.take<bf16>(g::value_block(head_dim_v));
+        for (float** a : {&x.all.m_next, &x.all.alpha}) *a = memory.take<float>(g::max_rows);
+        for (part& one : x.parts) {
+            one.q = memory.take<bf16>(g::max_rows * g::padded(head_dim));
+            memory.skip(192);
+            one.o = memory.take<float>(g::padded(head_dim_v) * g::max_rows);
+            memory.skip(192);
+            for (float** a : {&one.base, &one.top, &one.limit, &one.l, &one.l_exact}) *a = memory.take<float>(g::max_rows);
+            one.positions = memory.take<lane_int<float>>(g::max_rows);
+            one.heads = memory.take<lane_int<float>>(g::max_rows);
+        }
+        return x;
+    }
+};
+
+namespace amx_detail {
+
+using V = lanes<float>;
+using I = lanes<std::int32_t>;
+inline constexpr int W = lane_count<float>;
+
+// The upper 16 bits of each, in the lower.
+#if defined(IMBREX_HAS_AVX512)
+IMBREX_ALWAYS_INLINE I upper_half_down(I x) noexcept { return I(_mm512_maskz_srli_epi32(0xffff, x.data, 16)); }
+#else
+IMBREX_ALWAYS_INLINE I upper_half_down(I x) noexcept { return (x >> 16) & I(0xffff); }
+#endif
+
+// W pairs of neighbours from p on, of which n numbers are there; the others are 0.
+IMBREX_ALWAYS_INLINE V load_pairs(bf16 const* p, index n) noexcept {
+    if (n >= 2 * W) return V::load_unaligned(reinterpret_cast<float const*>(p));
+    alignas(64) array_of<bf16, 2 * W> some = {};
+    if (n > 0) std::memcpy(some, p, static_cast<std::size_t>(n) * sizeof(bf16));
+    return V::load_aligned(reinterpret_cast<float const*>(some));
+}
+IMBREX_ALWAYS_INLINE void store_pairs(bf16* p, V x) noexcept { x.store_aligned(reinterpret_cast<float*>(p)); }
+
+// Numbers of one row and those of the next, n of them, as pairs.
+IMBREX_ALWAYS_INLINE V pair_rows(bf16 const* even, bf16 const* odd, index n) noexcept {
+    using simd = seam<float>;
+    if (n <= 0) return V(0.0f);
+    int const some = static_cast<int>(std::min<index>(n, W));
+    V const low = even == nullptr ? V(0.0f) : some == W ? simd::load(even) : simd::load_first(even, some);
+    V const high = odd == nullptr ? V(0.0f) : some == W ? simd::load(odd) : simd::load_first(odd, some);
+    I const pairs = upper_half_down(reinterpret_lanes<std::int32_t>(low)) | reinterpret_lanes<std::int32_t>(high);
+    return reinterpret_lanes<float>(pairs);
+}
+
+}    // namespace amx_detail
+
+// The queries of a row tile as B: q[half][d / 32][pair of d][query][2], times factor, which is -1, 0 or 1. Rows beyond the last
+// repeat it: a rule may look at their scores.
+template <class O>
+IMBREX_NOINLINE void pack_amx_queries(row_block<bf16, O> const& r, index head_dim, float factor, bf16* q) noexcept {
+    using namespace amx_detail;
+    index const steps = amx_geometry::padded(head_dim) / 32;
+    for (index at = 0; at < amx_geometry::max_rows; at += W) {
+        array_of<bf16 const*, W> source;
+        for (int i = 0; i < W; ++i) source[i] = r.query(std::min(at + i, r.count - 1));
+        for (index pair = 0; pair < 16 * steps; pair += W) {
+            array_of<V, W> square;
+            for (int i = 0; i < W; ++i) square[i] = load_pairs(source[i] + 2 * pair, head_dim - 2 * pair);
+            seam<float>::transpose(square);
+            for (int i = 0; i < W; ++i) {
+                index const row = pair + i, step = row / 16;
+                store_pairs(q + ((at / 16 * steps + step) * 16 + row % 16) * 32 + at % 16 * 2, square[i]);
+            }
+        }
+    }
+    if (factor == 1.0f) return;
+    for (index i = 0; i < amx_geometry::max_rows * 32 * steps; ++i) q[i] = bf16{static_cast<float>(q[i]) * factor};
+}
+
+// Values of n <= block keys as A: to[d / 16][d % 16][key]; keys beyond them are 0.
+template <row_set Rows>
+IMBREX_NOINLINE void pack_amx_values(Rows const& values, index n, index head_dim_v, bf16* to) noexcept {
+    using namespace amx_detail;
+    for (index pair = 0; pair < 16; pair += W) {
+        array_of<bf16 const*, 2 * W> source;
+        for (int i = 0; i < 2 * W; ++i) source[i] = 2 * pair + i < n ? values.row(2 * pair + i) : nullptr;
+        for (index d = 0; d < amx_geometry::padded(head_dim_v); d += W) {
+            array_of<V, W> square;
+            for (int i = 0; i < W; ++i) {
+                bf16 const *even = source[2 * i], *odd = source[2 * i + 1];
+                square[i] = even == nullptr ? V(0.0f) : pair_rows(even + d, odd == nullptr ? odd : odd + d, head_dim_v - d);
+            }
+            seam<float>::transpose(square);
+            for (int i = 0; i < W; ++i) store_pairs(to + (d + i) * 32 + 2 * pair, square[i]);
+        }
+    }
+}
+
+// Keys, n <= block of them, as A: to[step][key][32 numbers]; keys beyond them, and numbers beyond head_dim, are 0.
+template <row_set Rows>
+IMBREX_NOINLINE void pack_amx_keys(Rows const& keys, index n, index head_dim, bf16* to) noexcept {
+    constexpr index step = amx_geometry::step, square = amx_geometry::block * step;
+    index const whole = head_dim / step * step;
+    for (index j = 0; j < n; ++j) {
+        bf16 const* const row = keys.row(j);
+        bf16* const line = to + j * step;
+        for (index d = 0; d < whole; d += step) std::copy_n(row + d, step, line + d / step * square);
+        if (whole == head_dim) continue;
+        bf16* const last = line + whole / step * square;
+        std::fill(std::copy(row + whole, row + head_dim, last), last + step, bf16::from_bits(0));
+    }
+    for (index d = 0; d < amx_geometry::padded(head_dim) && n < amx_geometry::block; d += step) {
+        bf16* const square_of = to + d / step * square;
+        std::fill(square_of + n * step, square_of + square, bf16::from_bits(0));
+    }
+}
+
+// Output row [d] = o[d][row] inverse[row].
+template <class O>
+void unpack_amx_outputs(row_block<bf16, O> const& r, index head_dim_v, float const* o, float const* inverse) noexcept {
+    for (index at = 0; at < r.count; at += lane_count<float>)
+        unpack_outputs<float, amx_geometry::max_rows>(r, at, head_dim_v, o, inverse);
+}
+
+#if defined(IMBREX_HAS_AVX512) && defined(__AVX512BF16__)
+// To bf16 in pairs, which halves the transposing; denormals become 0, as everywhere in this unit. o: padded(head_dim_v) rows.
+IMBREX_NOINLINE inline void unpack_amx_outputs(row_block<bf16, bf16> const& r, index head_dim_v, float const* o,
+                                               float const* inverse) noexcept {
+    using namespace amx_detail;
+    constexpr index max_rows = amx_geometry::max_rows;
+    __m512i const low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i const high = _mm512_add_epi32(low, _mm512_set1_epi32(16));
+    __m512i const side_by_side = _mm512_or_si512(low, _mm512_maskz_slli_epi32(0xffff, high, 16));
+    for (index at = 0; at < r.count; at += 16) {
+        index const live = std::min<index>(16, r.count - at);
+        V const factor = V::load_aligned(inverse + at);
+        for (index d = 0; d < head_dim_v; d += 32) {
+            array_of<V, 16> square;
+            for (int i = 0; i < 16; ++i) {
+                V const even = V::load_aligned(o + (d + 2 * i) * max_rows + at) * factor;
+                V const odd = V::load_aligned(o + (d + 2 * i + 1) * max_rows + at) * factor;
+                __m512i const halves = __builtin_bit_cast(__m512i, _mm512_cvtne2ps_pbh(odd.data, even.data));
+                square[i] = V(_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xffffffffu, side_by_side, halves)));
+            }
+            seam<float>::transpose(square);
+            index const n = std::min<index>(32, head_dim_v - d);
+            __mmask32 const first = static_cast<__mmask32>((std::uint64_t{1} << n) - 1);
+            for (int i = 0; i < live; ++i)
+                _mm512_mask_storeu_epi16(r.output(at + i) + d, first, _mm512_castps_si512(square[i].data));
+        }
+    }
+}
+#endif
+
+IMBREX_ISA_END

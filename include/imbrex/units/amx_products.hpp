@@ -1,0 +1,92 @@
+// The tile unit's work of one step of the AMX unit, in pieces that vector work can stand between: scores of the next block, and a
+// share of the outputs of the blocks before.
+//
+// Tiles: 0 to 3 the 2 x 2 sums, 4 and 5 what lies in A, 6 and 7 what lies in B: four products to four loads.
+// Memory traffic a piece: 4 KB from L1 or L2; of scores, 4 KB to L1 a block; of outputs, 4 KB from L1 and to it a slice.
+#pragma once
+
+#include "imbrex/units/amx_layout.hpp"
+
+IMBREX_ISA_BEGIN
+
+template <class Tiles>
+class amx_products {
+public:
+    explicit amx_products(int halves) noexcept : halves_{halves} {}
+
+    // s = k qT of one block: `steps` pieces.
+    void plan_scores(bf16 const* keys, bf16 const* q, int steps, float* s) noexcept {
+        keys_ = keys, q_ = q, s_ = s, steps_ = steps;
+    }
+    // o += v p of some blocks, and of the slices of 32 columns [first, last): a piece for each block and slice.
+    void plan_values(bf16 const* const* values, int blocks, bf16 const* p, float* o, int first, int last) noexcept {
+        values_ = values, blocks_ = blocks, p_ = p, o_ = o, slice_ = first, value_pieces_ = blocks * (last - first);
+    }
+    int pieces() const noexcept { return steps_ + value_pieces_; }
+
+    // Does what is planned, up to piece number `until`.
+    IMBREX_ALWAYS_INLINE void advance(Tiles& t, int until) noexcept {
+        for (; done_ < until; ++done_) done_ < steps_ ? score_piece(t) : value_piece(t);
+    }
+    void finish(Tiles& t) noexcept { advance(t, pieces()); }
+
+private:
+    static constexpr index row_bytes = amx_geometry::max_rows * static_cast<index>(sizeof(float));
+    static constexpr index tile_bytes = 64;
+    using g = amx_geometry;
+
+    IMBREX_ALWAYS_INLINE void multiply(Tiles& t, bf16 const* a, bf16 const* b0, bf16 const* b1) noexcept {
+        t.template load<4>(a, tile_bytes);
+        t.template load<6>(b0, tile_bytes);
+        t.template dot_bf16<0, 4, 6>();
+        if (halves_ == 2) {
+            t.template load<7>(b1, tile_bytes);
+            t.template dot_bf16<1, 4, 7>();
+        }
+        t.template load<5>(a + g::tile, tile_bytes);
+        t.template dot_bf16<2, 5, 6>();
+        if (halves_ == 2) t.template dot_bf16<3, 5, 7>();
+    }
+    IMBREX_ALWAYS_INLINE void store_sums(Tiles& t, float* to) const noexcept {
+        t.template store<0>(to, row_bytes);
+        if (halves_ == 2) t.template store<1>(to + 16, row_bytes);
+        t.template store<2>(to + g::square, row_bytes);
+        if (halves_ == 2) t.template store<3>(to + g::square + 16, row_bytes);
+    }
+
+    IMBREX_ALWAYS_INLINE void score_piece(Tiles& t) noexcept {
+        if (done_ == 0) {
+            t.template zero<0>();
+            t.template zero<1>();
+            t.template zero<2>();
+            t.template zero<3>();
+        }
+        bf16 const* const q = q_ + done_ * g::tile;
+        multiply(t, keys_ + done_ * 2 * g::tile, q, q + steps_ * g::tile);
+        if (done_ + 1 == steps_) store_sums(t, s_);
+    }
+
+    IMBREX_ALWAYS_INLINE void value_piece(Tiles& t) noexcept {
+        float* const o = o_ + slice_ * 2 * g::square;
+        if (block_ == 0) {
+            t.template load<0>(o, row_bytes);
+            if (halves_ == 2) t.template load<1>(o + 16, row_bytes);
+            t.template load<2>(o + g::square, row_bytes);
+            if (halves_ == 2) t.template load<3>(o + g::square + 16, row_bytes);
+        }
+        bf16 const *const v = values_[block_] + slice_ * 2 * g::tile, *const p = p_ + block_ * 2 * g::tile;
+        multiply(t, v, p, p + g::tile);
+        if (++block_ == blocks_) {
+            store_sums(t, o);
+            block_ = 0;
+            ++slice_;
+        }
+    }
+
+    bf16 const *keys_ = nullptr, *q_ = nullptr, *p_ = nullptr;
+    bf16 const* const* values_ = nullptr;
+    float *s_ = nullptr, *o_ = nullptr;
+    int halves_, steps_ = 0, blocks_ = 0, slice_ = 0, block_ = 0, value_pieces_ = 0, done_ = 0;
+};
+
+IMBREX_ISA_END
