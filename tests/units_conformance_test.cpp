@@ -167,7 +167,8 @@ template <class Unit, class Call, class Head>
 void attend_and_finish(Unit& unit, Call const& t, Head const& head, rule_type const& rule) {
     static_assert(imbrex::attention_unit<Unit>);
     imbrex::no_observer observer;
-    index const kv_cols = t.c.kv_cols - t.c.kv_cols % imbrex::kv_step_of<Unit>;
+    constexpr index step = imbrex::kv_step_of<Unit>;
+    index const kv_cols = std::max(step, t.c.kv_cols - t.c.kv_cols % step);
     imbrex::attend(unit, t.rows(), head, {0, t.ctx.kv_len}, rule, t.ctx, kv_cols, observer);
     unit.finish(t.rows());
 }
@@ -177,6 +178,7 @@ template <class Precision, class Family, bool Packed>
 struct wide_subject {
     using P = Precision;
     static constexpr index max_rows = Family::max_rows;
+    static constexpr bool on_tiles = Family::kind == imbrex::wide_kind::amx_tiles;
     static bool runs_here() { return Family::refusal().empty(); }
 
     static void run(unit_call<P> const& t, rule_type const& rule) {
@@ -205,6 +207,7 @@ template <class Precision, int R>
 struct narrow_subject {
     using P = Precision;
     static constexpr index max_rows = R;
+    static constexpr bool on_tiles = false;
     static bool runs_here() { return true; }
 
     static void run(unit_call<P> const& t, rule_type const& rule) {
@@ -221,6 +224,7 @@ struct narrow_subject {
 struct scalar_subject {
     using P = imbrex::precision<float>;
     static constexpr index max_rows = scalar_unit<P, rule_type>::max_rows;
+    static constexpr bool on_tiles = false;
     static bool runs_here() { return true; }
 
     static void run(unit_call<P> const& t, rule_type const& rule) {
@@ -234,8 +238,12 @@ class UnitConformance : public testing::Test {
 protected:
     using P = typename Subject::P;
     static constexpr bool is_16_bit = sizeof(typename P::output) == 2;
-    // Sums of f32, or f64; weights rounded to bf16 where all else is bf16.
-    static constexpr double tolerance = sizeof(typename P::score) == 8 ? 1e-13 : is_16_bit ? 0x1p-9 : 4e-6;
+    // Sums of f32, or f64; weights rounded to bf16 where all else is bf16. (The AMX unit's largest weight of a row is none that bf16
+    // has, so that it is rounded too.)
+    static constexpr double tolerance = sizeof(typename P::score) == 8 ? 1e-13
+                                        : !is_16_bit                  ? 4e-6
+                                        : Subject::on_tiles           ? 0x1p-8
+                                                                      : 0x1p-9;
     static constexpr double half_ulp = is_16_bit ? 0x1p-9 : 0;
 
     std::mt19937 random{20261201};
@@ -254,10 +262,14 @@ protected:
     }
 };
 
+using emulated_amx = imbrex::amx_family<imbrex::precision<bf16>, imbrex::emulated_tiles>;
+
 using subjects = testing::Types<wide_subject<imbrex::precision<float>, imbrex::widening_family<imbrex::precision<float>>, false>,
                                 wide_subject<imbrex::precision<double>, imbrex::widening_family<imbrex::precision<double>>, false>,
                                 wide_subject<imbrex::precision<bf16>, imbrex::widening_family<imbrex::precision<bf16>>, false>,
                                 wide_subject<imbrex::precision<bf16>, imbrex::widening_family<imbrex::precision<bf16>>, true>,
+                                wide_subject<imbrex::precision<bf16>, emulated_amx, false>,
+                                wide_subject<imbrex::precision<bf16>, emulated_amx, true>,
                                 narrow_subject<imbrex::precision<float>, 1>, narrow_subject<imbrex::precision<float>, 4>,
                                 narrow_subject<imbrex::precision<bf16, bf16, bf16, float>, 8>, scalar_subject>;
 

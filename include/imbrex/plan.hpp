@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-#include "imbrex/kernel/wide_family.hpp"
+#include "imbrex/kernel/amx_family.hpp"
 #include "imbrex/kv_split.hpp"
 #include "imbrex/precision.hpp"
 #include "imbrex/problem.hpp"
@@ -177,6 +177,7 @@ status plan_wide(F, tile_request request, plan& p, index& scratch_bytes) noexcep
     request.wide = p.wide = F::kind;
     p.wide_note = F::note;
     p.wide_tiles = Tiles::select(request);
+    if constexpr (requires { F::nearest(p.wide_tiles, p.shape); }) p.wide_tiles = F::nearest(p.wide_tiles, p.shape);
     p.vector_rows = F::vector_rows;
     index const rows = p.wide_tiles.q_rows;
     if (rows < F::vector_rows || rows > F::max_rows || rows % F::vector_rows != 0 || !fits_a_unit(p.wide_tiles.kv_cols)) {

@@ -8,6 +8,7 @@ namespace imbrex {
 struct tuned_tiles {
     static constexpr tile_shape select(tile_request const& r) noexcept {
         if (r.narrow) return {0, narrow_kv_cols};
+        if (r.wide == wide_kind::amx_tiles) return {r.max_q_rows, amx_kv_cols};
         return {r.max_q_rows, wide_kv_cols(r)};
     }
 
@@ -22,6 +23,12 @@ private:
         if (r.head_dim <= 64 && r.lanes >= 16) return 128;
         return widened && r.head_dim + r.head_dim_v > 256 ? 128 : 256;
     }
+
+    // Its first and last steps of a tile run alone, and its rows find a tile that fits half of L2 there. bf16, D=128, one thread,
+    // S=1024 / 2048 / 4096, GFLOP/s: 32 rows x 1024 keys 669 / 746 / 652, 64 x 512 663 / 749 / 659, 128 x 1024 684 / 759 / 679,
+    // 128 x 512 683 / 750 / 717, 128 x 256 668 / 750 / 698; 16 threads, B=4 H=32 S=1024: 3091, 2984, 3287, 3493, 3551.
+    // Intel Emerald Rapids (16 virtual cores), g++ 13 -O3 -march=sapphirerapids, medians of 7, 2026-12-01.
+    static constexpr index amx_kv_cols = 512;
 
     // Decode streams K of a tile, then V: each change of stream costs the hardware's prefetchers a start. 64 / 256 / 512 / 1024
     // keys reach 54 / 71 / 77 / 82 % of the read bandwidth (f32, 32/8 heads, D=128, huge pages; bf16 47 / 53 / 56 / 58 %; on
@@ -38,6 +45,13 @@ inline constexpr index narrow_rows = 8;
 // A kv head is copied once to contiguous scratch when at least this many row tiles read it from rows that lie apart: 32 heads
 // BSHD, D=128, S=1024: 76-86 -> 84-92 % of the FMA peak. AMD Zen 4, g++ 12 (a prototype of this kernel).
 inline constexpr index copy_from_row_tiles = 4;
+
+// Work items of a call below which a unit that could take more rows an item takes fewer.
+inline constexpr index work_items = 64;
+
+// Where a unit reads keys or values that have been packed for it, they are packed once when so many row tiles read them, else a
+// tile at a time.
+inline constexpr index pack_from_row_tiles = 2;
 
 // Copied kv heads of one wave, all workers together; one head is always copied, however long.
 inline constexpr index copy_budget_bytes = index{64} << 20;

@@ -3,6 +3,7 @@
 //   F::kind, F::note          what a plan and path_of say of it
 //   F::refusal()              why it cannot run here, for path_of; empty: it can
 //   F::vector_rows, max_rows  query rows in a vector, and of the unit's register block
+//   F::nearest(shape, problem)  if it has one: the nearest tile shape that the unit takes
 //   F::unit<Rule>             the unit; its tiles begin a multiple of its kv_step keys, if it has one, after the first there is
 //   F::scratch                of one worker, counted and handed out by lay_out: .unit for the unit, .tiles for F::tiles
 //   F::tiles<Head>            a kv head as tiles, each made when it is asked for: in place, or converted into scratch
@@ -99,7 +100,4 @@ template <precision_policy P>
 struct wide_families_of {
     using type = family_list<widening_family<P>>;
 };
-template <precision_policy P>
-using wide_families = typename wide_families_of<P>::type;
-
 IMBREX_ISA_END

@@ -1,0 +1,72 @@
+// bf16 on the tile unit, where the processor and the kernel let it: compiled in with -mamx-tile -mamx-bf16 (-march=sapphirerapids
+// and newer). With IMBREX_EMULATE_AMX defined the same unit runs on emulated tiles wherever it is compiled, which is for tests.
+#pragma once
+
+#include <string_view>
+
+#include "imbrex/kernel/amx_heads.hpp"
+#include "imbrex/kernel/wide_family.hpp"
+#include "imbrex/units/amx_wide.hpp"
+
+IMBREX_ISA_BEGIN
+
+// Precisions whose products are of bf16 on both sides.
+template <class P>
+inline constexpr bool multiplies_bf16 =
+    P::by != products::widened&& std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&&
+                 std::is_same_v<typename P::value, bf16>;
+
+template <precision_policy P, class Tiles>
+struct amx_family {
+    static constexpr wide_kind kind = wide_kind::amx_tiles;
+    static constexpr std::string_view note = Tiles::note;
+    static std::string_view refusal() noexcept { return Tiles::refusal(); }
+
+    static constexpr index vector_rows = 16;    // of half a tile of rows
+    static constexpr index max_rows = amx_geometry::max_rows * amx_geometry::max_parts;
+
+    template <class Rule>
+    using unit = amx_unit<P, Rule, Tiles>;
+    template <class Head>
+    using tiles = amx_tiles_of<Head>;
+    using packed = amx_packed_head;
+
+    struct scratch {
+        amx_scratch unit;
+        amx_blocks tiles;
+
+        static scratch lay_out(arena& memory, problem const& p, tile_shape shape) noexcept {
+            scratch s;
+            s.unit = amx_scratch::lay_out(memory, p.head_dim, p.head_dim_v);
+            s.tiles = amx_blocks::lay_out(memory, p.head_dim, p.head_dim_v, shape.kv_cols);
+            return s;
+        }
+    };
+
+    // The nearest that the unit takes, with fewer rows where there would be few work items.
+    static constexpr tile_shape nearest(tile_shape s, problem const& p) noexcept {
+        index rows = std::min(s.q_rows, max_rows);
+        index const heads = std::max<index>(1, std::min(p.batch, max_length) * p.kv_heads);
+        while (rows > amx_geometry::max_rows && p.group() * p.q_tokens / rows * heads < tune::work_items) rows /= 2;
+        return {rows, amx_blocks::whole(s.kv_cols)};
+    }
+    static constexpr packing_policy packs(kv_layout) noexcept { return {tune::pack_from_row_tiles, packing_policy::which::all}; }
+};
+
+template <precision_policy P, class Others>
+struct with_amx {
+    using type = Others;
+};
+#if defined(IMBREX_HAS_AMX_BF16) || defined(IMBREX_EMULATE_AMX)
+template <precision_policy P, class... F>
+    requires multiplies_bf16<P>
+struct with_amx<P, family_list<F...>> {
+    using type = family_list<amx_family<P, amx_tiles_here>, F...>;
+};
+#endif
+
+// The families of a precision.
+template <precision_policy P>
+using wide_families = typename with_amx<P, typename wide_families_of<P>::type>::type;
+
+IMBREX_ISA_END
