@@ -75,9 +75,11 @@ struct plan {
     constexpr bool copies(index q_tokens, index held = 0) const noexcept {
         return copy_bytes > 0 && shape.group() * q_tokens >= packing.from_row_tiles * wide_tiles.q_rows && held <= copy_tokens;
     }
-    // kv heads copied at a time: as many as there are workers, but for the first only within a budget of bytes.
+    // kv heads copied at a time: as many as there are workers, but for the first only within a budget of bytes; several for each
+    // of many workers where all heads are packed.
     constexpr index heads_per_wave(index workers) const noexcept {
-        return std::clamp<index>(tune::copy_budget_bytes / std::max<index>(1, copy_bytes), 1, workers);
+        index const each = workers > 1 && packing.of == packing_policy::which::all ? tune::packed_heads_per_worker : 1;
+        return std::clamp<index>(tune::copy_budget_bytes / std::max<index>(1, copy_bytes), 1, each * workers);
     }
 };
 

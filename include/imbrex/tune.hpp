@@ -56,6 +56,11 @@ inline constexpr index pack_from_row_tiles = 2;
 // Copied kv heads of one wave, all workers together; one head is always copied, however long.
 inline constexpr index copy_budget_bytes = index{64} << 20;
 
+// Packed kv heads of one wave, for each of many workers, within that budget: workers wait for each other twice a wave. AMX, bf16,
+// 16 threads, B=4 H=32, GFLOP/s with 1 and 4: D=128 S=1024 3416 and 4245, S=2048 5276 and 5937, D=64 S=1024 2902 and 3915 (Intel
+// Emerald Rapids, g++ 13 -O3 -march=sapphirerapids, medians of 7, 2026-12-01).
+inline constexpr index packed_heads_per_worker = 4;
+
 // Split-KV: bytes of keys and values of a part, at least: a tenth of a millisecond of reading, so that neither taking a part nor
 // merging its state shows (f32, 4/1 heads, 128k keys, one thread: unsplit 5.54, 2 MB 5.44, 4 MB 5.49 ms, which is the same; AMD
 // Zen 4, g++ 12, 2026-11-30), and heads of 2048 keys of 1 KB stay whole.

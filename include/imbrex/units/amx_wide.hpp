@@ -2,15 +2,15 @@
 // softmax on the vectors.
 //
 // It computes the transposed tile as the wide unit does, a block of 32 keys at a time: St = K Qt, weights, Ot += Vt Pt. The two
-// run side by side: while the vectors make the weights of block j, the tile unit is given the scores of block j + 1 and a quarter
-// of the outputs of the four blocks before, a piece every 8 keys; so a tile of keys should be long. What score() and absorb()
+// run side by side: while the vectors make the weights of block j, the tile unit is given the scores of block j + 1 and an eighth
+// of the outputs of the eight blocks before, a piece every 8 keys; so a tile of keys should be long. What score() and absorb()
 // find out is therefore done in accumulate().
 // The top that weights are counted from is raised, and o and l shrunk, only when a row's score is 2^8 above it: o lies in memory.
 // Each row decides for itself, so that its bits do not depend on the others.
 // Weights are cut to bf16; a row is divided by the sum of its cut weights, summed in the tile unit's order, so that values of 1
 // give 1. The log-sum-exp takes those before.
 // Memory traffic of 32 rows and a block: K and V once from L2, where the other rows find them too; Q, S, P and O stay in L1 and
-// L2 (48 KB at D = 128). Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867, Alg. 3; tiling: Dao et al. 2022,
+// L2 (64 KB at D = 128). Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867, Alg. 3; tiling: Dao et al. 2022,
 // arXiv:2205.14135.
 #pragma once
 
