@@ -10,11 +10,11 @@ root=$project/include/imbrex
 layer_of() {
     case $1 in
     config.hpp | status.hpp | dtype.hpp | dtype_f8.hpp | encoding.hpp | products.hpp | view.hpp) echo 0 ;;
-    mask.hpp | rule.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | cpu_features.hpp | isa.hpp | executor.hpp | workspace.hpp | observer.hpp | options.hpp | sequences.hpp | kv_split.hpp | problem.hpp) echo 1 ;;
+    mask.hpp | rule.hpp | precision.hpp | tile.hpp | tune.hpp | simd.hpp | simd/* | rows.hpp | cpu_features.hpp | tensor_facts.hpp | isa.hpp | executor.hpp | workspace.hpp | observer.hpp | options.hpp | sequences.hpp | kv_split.hpp | problem.hpp) echo 1 ;;
     rules/* | kv/*) echo 2 ;;
     units/*) echo 3 ;;
     kernel/*) echo 4 ;;
-    plan.hpp | tensor_facts.hpp | scale_checks.hpp | checks.hpp | work_order.hpp) echo 5 ;;
+    plan.hpp | scale_checks.hpp | checks.hpp | work_order.hpp) echo 5 ;;
     attention.hpp | call.hpp | kv_facts.hpp | backward.hpp | merge.hpp) echo 6 ;;
     imbrex.hpp) echo 7 ;;
     dispatch.hpp | compiled.hpp | eigen.hpp | mdspan.hpp | dlpack.hpp | guard.hpp | trace.hpp | executors/*) echo 8 ;;
