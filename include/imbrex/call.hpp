@@ -188,36 +188,35 @@ private:
             if (rows.count > R) return attend_narrow<2 * R>(rows, wave, item, ctx, memory);
         }
         arena scratch{memory};
+        using tile = kv_tile<key_rows, value_rows>;
+        index const head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v();
         if constexpr (integer_unit<P>) {
             if (x_.kv.has_one_scale_a_row()) {
-                narrow_int8_unit<P, Rule, R, kv_tile<key_rows, value_rows>> unit{
-                    integer_scratch::lay_out(scratch, plan_.narrow_rows, plan_.shape.head_dim, plan_.shape.head_dim_v,
-                                             plan_.narrow_kv_cols),
-                    rule_,
-                    ctx,
-                    x_.kv.head_dim(),
-                    x_.kv.head_dim_v(),
-                    scale_};
-                return attend_part(unit, rows, wave, item, ctx);
+                return attend_codes<narrow_int8_unit<P, Rule, R, tile>>(scratch, rows, wave, item, ctx);
             }
         }
         if constexpr (group_unit<P> && R >= 4) {
             auto const kv = head_at(item.head);
-            if (in_groups(kv.keys, x_.kv.head_dim()) && in_groups(kv.values, x_.kv.head_dim_v())) {
-                narrow_group_unit<P, Rule, R, kv_tile<key_rows, value_rows>> unit{
-                    integer_scratch::lay_out(scratch, plan_.narrow_rows, plan_.shape.head_dim, plan_.shape.head_dim_v,
-                                             plan_.narrow_kv_cols),
-                    rule_,
-                    ctx,
-                    x_.kv.head_dim(),
-                    x_.kv.head_dim_v(),
-                    scale_};
-                return attend_part(unit, rows, wave, item, ctx);
+            if (in_groups(kv.keys, head_dim) && in_groups(kv.values, head_dim_v)) {
+                return attend_codes<narrow_group_unit<P, Rule, R, tile>>(scratch, rows, wave, item, ctx);
             }
         }
         auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
         narrow_unit<P, Rule, R, key_rows, value_rows> unit{
             x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};
+        attend_part(unit, rows, wave, item, ctx);
+    }
+
+    template <class Unit>
+    void attend_codes(arena& scratch, row_block<Q, O> const& rows, index wave, work_item const& item,
+                      head_context const& ctx) const noexcept {
+        problem const& shape = plan_.shape;
+        Unit unit{integer_scratch::lay_out(scratch, plan_.narrow_rows, shape.head_dim, shape.head_dim_v, plan_.narrow_kv_cols),
+                  rule_,
+                  ctx,
+                  x_.kv.head_dim(),
+                  x_.kv.head_dim_v(),
+                  scale_};
         attend_part(unit, rows, wave, item, ctx);
     }
 
