@@ -97,7 +97,7 @@ private:
             __m512i pick = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
             _Pragma("GCC unroll 1") for (index i = 0; i < some; ++i) {
                 index const at = (group + i) * C::group_bytes;
-                if (g == 0) prefetch_group<E, step>(ahead, at);
+                if (g == 0) prefetch_group<E, step>(ahead, at, groups() * C::group_bytes);
                 fours_of_vectors<sets> a;
                 byte_vectors<2> k[sets];
                 IMBREX_UNROLL for (int s = 0; s < sets; ++s) {

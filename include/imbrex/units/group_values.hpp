@@ -170,7 +170,7 @@ private:
         index const at = group * C::group_bytes, code = at + C::codes_at, pairs = (n + 1) / 2;
         std::uint8_t const* weights = x.weights + group % groups_of_chunk * 16;
         _Pragma("GCC unroll 2") for (index i = 0; i < pairs; ++i, weights += G::chunk) {
-            prefetch_group<E, 2>(ahead + 2 * i, at);
+            prefetch_group<E, 2>(ahead + 2 * i, at, groups() * C::group_bytes);
             __m512i v[2];
             C::pairs(row[2 * i].codes + code, row[2 * i + 1].codes + code, v);
             IMBREX_UNROLL for (int r = 0; r < 4; ++r) {

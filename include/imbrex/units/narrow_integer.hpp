@@ -9,8 +9,8 @@
 //     s = (q_unit x q) k x key scale,    o = sum w v x w_unit,    w = round(p x value scale / w_unit)
 //
 // 32/8 heads, D=128, kv of 67 MB and more, times the tokens/s of widened bf16 on huge pages (4 KB pages): int8 with a scale a row
-// 1.72 (1.52), by one byte 2.09 (1.99); q8_0 1.44 (1.22), q4_0 1.46 (1.30), int4 in groups of 32 1.47 (1.35), int8 in groups of 32
-// 1.35 (1.16). AMD Zen 4, g++ 12, 2026-12-01.
+// 1.73 (1.58), by one byte 2.11 (1.96); q8_0 1.37 (1.22), q4_0 1.47 (1.36), int4 in groups of 32 1.42 (1.36), int8 in groups of 32
+// 1.30 (1.19). AMD Zen 4, g++ 12, 2026-12-01.
 #pragma once
 
 #include "imbrex/products.hpp"
