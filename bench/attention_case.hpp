@@ -12,7 +12,11 @@
 
 namespace imbrex_bench {
 
-enum class limit { fma, reads };    // which of the machine's limits is the yardstick of the race
+enum class limit {
+    fma,
+    pairs,
+    reads
+};    // pairs: dot products of bf16; which of the machine's limits is the yardstick of the race
 enum class rivals { none, eigen };
 
 struct case_settings {
@@ -98,15 +102,17 @@ struct case_yardstick {
 
     contestant slice() const {
         if (kind == limit::fma) return fma_yardstick();
+        if (kind == limit::pairs) return pair_yardstick();
         return {.call = [this] { read_all(read.loop.run, kv); }};
     }
 
     void report(case_figures& f, contestant const& yardstick, contestant const& ours) const {
         std::vector<double> const share = ratios(yardstick.seconds, ours.seconds);
         f.percent_spread = 100 * spread(share);
-        if (kind == limit::fma) {
-            f.peak_gflops = 1e-9 * fma_slice_flops / median(yardstick.seconds);
-            f.percent_of_peak = 100 * median(share) * f.flops / fma_slice_flops;
+        if (kind != limit::reads) {
+            double const slice_flops = kind == limit::fma ? fma_slice_flops : pair_slice_flops;
+            f.peak_gflops = 1e-9 * slice_flops / median(yardstick.seconds);
+            f.percent_of_peak = 100 * median(share) * f.flops / slice_flops;
             f.read_gbps = read.gbps;
             f.percent_of_bandwidth = 100 * 1e-9 * f.bytes / f.seconds / read.gbps;
         } else {
@@ -126,7 +132,11 @@ memory_block block_of(tensor<T> const& t) {
 template <class T, class Rule>
 void measure(benchmark::State& state, prepared_call<T, Rule>& ours, case_settings const& settings, case_figures& f) {
     shape const& s = ours.dims;
-    case_yardstick const limits{settings.yardstick, s.page, {block_of(ours.data.k), block_of(ours.data.v)}};
+    // Where bf16 is multiplied in pairs, the peak is that of its products.
+    bool const in_pairs =
+        ours.plan.wide == imbrex::wide_kind::bf16_pairs && ours.plan.unit(s.q_tokens) == imbrex::unit_kind::wide;
+    limit const yardstick_kind = settings.yardstick == limit::fma && in_pairs ? limit::pairs : settings.yardstick;
+    case_yardstick const limits{yardstick_kind, s.page, {block_of(ours.data.k), block_of(ours.data.v)}};
     contestant yardstick = limits.slice();
     contestant attention{.call = [&] { static_cast<void>(ours().ok()); }};
     std::optional<eigen_rivals<T, Rule>> eigen;

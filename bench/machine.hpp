@@ -13,6 +13,12 @@ namespace imbrex_bench {
 inline constexpr index fma_slice_rounds = 50'000;
 inline constexpr double fma_slice_flops = flops_of_fma_round * static_cast<double>(fma_slice_rounds);
 
+inline constexpr double pair_slice_flops = flops_of_pair_round * static_cast<double>(fma_slice_rounds);
+
+inline contestant pair_yardstick() {
+    return {.call = [] { run_pair_products(fma_slice_rounds); }};
+}
+
 inline contestant fma_yardstick() {
     return {.call = [] { run_fmas(fma_slice_rounds); }};
 }

@@ -80,6 +80,35 @@ IMBREX_NOINLINE inline void run_fmas(index rounds) {
 
 #endif
 
+// ---- dot products of pairs of bf16 ----
+#if defined(__AVX512BF16__)
+
+// As run_fmas: two multiply-adds a lane.
+IMBREX_NOINLINE inline void run_pair_products(index rounds) {    // rounds >= 1
+    __m512 a[fma_chains];
+    for (int i = 0; i < fma_chains; ++i) a[i] = fma_splat(0.5f + static_cast<float>(i));
+    __m512i const tenth = _mm512_set1_epi32(0x3dcd3dcd);
+    asm volatile(
+        "1:\n\t"
+        "vdpbf16ps %[x], %[x], %0\n\tvdpbf16ps %[x], %[x], %1\n\tvdpbf16ps %[x], %[x], %2\n\t"
+        "vdpbf16ps %[x], %[x], %3\n\tvdpbf16ps %[x], %[x], %4\n\tvdpbf16ps %[x], %[x], %5\n\t"
+        "vdpbf16ps %[x], %[x], %6\n\tvdpbf16ps %[x], %[x], %7\n\tvdpbf16ps %[x], %[x], %8\n\t"
+        "vdpbf16ps %[x], %[x], %9\n\tvdpbf16ps %[x], %[x], %10\n\tvdpbf16ps %[x], %[x], %11\n\t"
+        "dec %[n]\n\t"
+        "jnz 1b"
+        : "+v"(a[0]), "+v"(a[1]), "+v"(a[2]), "+v"(a[3]), "+v"(a[4]), "+v"(a[5]), "+v"(a[6]), "+v"(a[7]), "+v"(a[8]), "+v"(a[9]),
+          "+v"(a[10]), "+v"(a[11]), [n] "+r"(rounds)
+        : [x] "v"(tenth)
+        : "cc");
+}
+
+#else
+
+inline void run_pair_products(index rounds) { run_fmas(rounds); }    // nothing here multiplies pairs
+
+#endif
+
+inline constexpr double flops_of_pair_round = 4.0 * fma_chains * (sizeof(fma_vector) / sizeof(float));
 inline constexpr double flops_of_fma_round = 2.0 * fma_chains * (sizeof(fma_vector) / sizeof(float));
 
 // ---- reads ----

@@ -64,7 +64,7 @@ void add_all() {
         for (index const head_dim : {64, 128}) add_full_and_causal<float>(self_attention(8, tokens, head_dim));
     }
     for (index const tokens : {1024, 2048}) {
-        add_full_and_causal<imbrex::bf16>(self_attention(4, tokens, 128));
+        for (index const head_dim : {64, 128, 256}) add_full_and_causal<imbrex::bf16>(self_attention(4, tokens, head_dim));
         add_full_and_causal<imbrex::f16>(self_attention(4, tokens, 128));
     }
     add_tiles();
