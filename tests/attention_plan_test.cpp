@@ -61,7 +61,7 @@ TEST_F(AttentionPlan, OfOneRuleServesEveryRule) {
 }
 
 // What is promised: at most 512 KiB of scratch for a thread, at any length, up to a head_dim of 256 in BHSD, beside the states of
-// parts.
+// parts and, of bf16 multiplied in pairs, packed kv heads within their budget.
 template <class P>
 void expect_small_scratch() {
     for (index const head_dim : {1, 64, 65, 128, 256}) {
@@ -69,8 +69,10 @@ void expect_small_scratch() {
             imbrex::plan p;
             ASSERT_OK((imbrex::make_plan<P>({.batch = 64, .q_tokens = q_tokens, .kv_tokens = 1 << 20, .q_heads = 32, .kv_heads = 8, .head_dim = head_dim}, p)));
             auto const without_states = [&](index workers) {
-                return imbrex::workspace_bytes(p, workers) -
-                       static_cast<std::size_t>(imbrex::workspace_layout::of(p, workers, nullptr).state_count * p.split.state_bytes);
+                index const packed = p.copy_bytes > 0 ? p.heads_per_wave(workers) * p.copy_bytes : 0;
+                EXPECT_TRUE(packed == 0 || (p.wide != imbrex::wide_kind::widened && packed <= imbrex::tune::copy_budget_bytes));
+                index const states = imbrex::workspace_layout::of(p, workers, nullptr).state_count * p.split.state_bytes;
+                return imbrex::workspace_bytes(p, workers) - static_cast<std::size_t>(states + packed);
             };
             std::size_t const one = without_states(1), nine = without_states(9);
             EXPECT_LE(one, 512u << 10) << "head_dim " << head_dim << ", " << q_tokens << " queries";

@@ -123,7 +123,7 @@ check_lists_of_tests() {
 # What a header for one instruction set, or one language extension, compiles with; nothing for the others.
 special_flags_of() {
     case $1 in
-    */*avx512*) echo "-march=x86-64-v4 -mavx512bf16 -mavx512vnni" ;;
+    */*avx512* | */*bf16*) echo "-march=x86-64-v4 -mavx512bf16 -mavx512vnni" ;;
     */*vnni* | */narrow_integer* | */integer_* | */group_*) echo "-march=x86-64-v4 -mavx512vnni" ;;
     */*amx*) echo "-march=sapphirerapids" ;;
     */*avx2*) echo "-march=x86-64-v3" ;;
@@ -137,8 +137,8 @@ is_foreign() {
         if echo '#include <omp.h>' | "$compiler" -fopenmp -x c++ -E - >/dev/null 2>&1; then return 1; else return 0; fi
     fi
     case $1:$("$compiler" -dumpmachine) in
-    */*neon*:aarch64* | */*avx*:x86_64* | */*vnni*:x86_64* | */narrow_integer*:x86_64* | */integer_*:x86_64* | */group_*:x86_64* | */*amx*:x86_64*) return 1 ;;
-    */*neon* | */*avx* | */*vnni* | */narrow_integer* | */integer_* | */group_* | */*amx*) return 0 ;;
+    */*neon*:aarch64* | */*avx*:x86_64* | */*bf16*:x86_64* | */*vnni*:x86_64* | */narrow_integer*:x86_64* | */integer_*:x86_64* | */group_*:x86_64* | */*amx*:x86_64*) return 1 ;;
+    */*neon* | */*avx* | */*bf16* | */*vnni* | */narrow_integer* | */integer_* | */group_* | */*amx*) return 0 ;;
     *) return 1 ;;
     esac
 }

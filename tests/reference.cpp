@@ -27,11 +27,20 @@ dense<S> product(A const& a, B const& b) {
     }
 }
 
+// Eight bits of fraction with the leading one, to nearest.
+template <class S>
+S rounded_to_bf16(S x) {
+    if (!std::isfinite(x) || x == 0) return x;
+    int const exponent = std::ilogb(x);
+    return std::ldexp(std::nearbyint(std::ldexp(x, 7 - exponent)), exponent - 7);
+}
+
 }    // namespace
 
 template <class S>
 head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values, S scale,
-                           std::function<bool(index query, index key)> const& sees, head_effects<S> const& effects) {
+                           std::function<bool(index query, index key)> const& sees, head_effects<S> const& effects,
+                           weights rounding) {
     for (index j = 0; j < keys.rows; ++j) {
         bool seen = false;
         for (index i = q.rows - 1; i >= 0 && !seen; --i) seen = sees(i, j);
@@ -40,36 +49,40 @@ head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values,
         for (index d = 0; d < values.cols; ++d) values(j, d) = 0;
     }
     S const nothing = -std::numeric_limits<S>::infinity();
-    dense<S> weights = product<S>(eigen(q), eigen(keys).transpose());
-    weights *= scale;
+    dense<S> weight_matrix = product<S>(eigen(q), eigen(keys).transpose());
+    weight_matrix *= scale;
     head_outcome<S> result{{q.rows, values.cols}, {}};
     for (index i = 0; i < q.rows; ++i) {
+        auto* const weight_of = weight_matrix.row(i).data();
         S highest = effects.sink;
         for (index j = 0; j < keys.rows; ++j) {
             if (!sees(i, j)) {
-                weights(i, j) = nothing;
+                weight_of[j] = nothing;
             } else if (effects.change) {
-                weights(i, j) = effects.change(i, j, weights(i, j));
+                weight_of[j] = effects.change(i, j, weight_of[j]);
             }
-            highest = std::max(highest, weights(i, j));
+            highest = std::max(highest, weight_of[j]);
         }
         S sum = effects.sink != nothing ? std::exp(effects.sink - highest) : S(0);
+        S used = sum;
         for (index j = 0; j < keys.rows; ++j) {
-            weights(i, j) = weights(i, j) != nothing ? std::exp(weights(i, j) - highest) : S(0);
-            sum += weights(i, j);
+            S const weight = weight_of[j] != nothing ? std::exp(weight_of[j] - highest) : S(0);
+            weight_of[j] = rounding == weights::as_bf16 ? rounded_to_bf16(weight) : weight;
+            sum += weight;
+            used += weight_of[j];
         }
-        if (sum != 0) weights.row(i) /= sum;
+        if (used != 0) weight_matrix.row(i) /= used;
         result.lse.push_back(sum != 0 ? highest + std::log(sum) : nothing);
     }
-    Eigen::Map<dense<S>>{result.out.data.data(), q.rows, values.cols} = product<S>(weights, eigen(values));
+    Eigen::Map<dense<S>>{result.out.data.data(), q.rows, values.cols} = product<S>(weight_matrix, eigen(values));
     return result;
 }
 
 template head_outcome<float> naive_head(matrix<float> const&, matrix<float>, matrix<float>, float,
-                                        std::function<bool(index, index)> const&, head_effects<float> const&);
+                                        std::function<bool(index, index)> const&, head_effects<float> const&, weights);
 template head_outcome<double> naive_head(matrix<double> const&, matrix<double>, matrix<double>, double,
-                                        std::function<bool(index, index)> const&, head_effects<double> const&);
+                                        std::function<bool(index, index)> const&, head_effects<double> const&, weights);
 template head_outcome<long double> naive_head(matrix<long double> const&, matrix<long double>, matrix<long double>, long double,
-                                        std::function<bool(index, index)> const&, head_effects<long double> const&);
+                                        std::function<bool(index, index)> const&, head_effects<long double> const&, weights);
 
 }    // namespace imbrex_test

@@ -37,6 +37,10 @@ struct score_effects {
     std::function<long double(index q_head)> sink;
 };
 
+// What becomes of a weight before it meets its value. as_bf16: rounded to bf16, and the outputs divided by the sum of rounded ones,
+// as a computation of bf16 by dot products of bf16 must do; the log-sum-exp is that of the weights as they were.
+enum class weights { as_computed, as_bf16 };
+
 // Row after row. (Eigen stays in reference.cpp, which every test would have to compile otherwise.)
 template <class S>
 struct matrix {
@@ -63,7 +67,8 @@ struct head_effects {
 };
 template <class S>
 head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values, S scale,
-                           std::function<bool(index query, index key)> const& sees, head_effects<S> const& effects = {});
+                           std::function<bool(index query, index key)> const& sees, head_effects<S> const& effects = {},
+                           weights rounding = weights::as_computed);
 
 // One head of a tensor in the precision S. A batch of 1 serves every sequence.
 template <class S, class T>
@@ -92,7 +97,7 @@ private:
 // softmax(scale q kT) v in the precision S; effects are computed wider and rounded to S.
 template <class S, class Q, class K, class V>
 outcome<S> naive_attention(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, double scale, visibility const& sees,
-                           score_effects const& effects = {}) {
+                           score_effects const& effects = {}, weights rounding = weights::as_computed) {
     outcome<S> result{q.shape.heads, {}};
     for (index b = 0; b < q.shape.batch; ++b) {
         for (index h = 0; h < q.shape.heads; ++h) {
@@ -103,7 +108,7 @@ outcome<S> naive_attention(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v,
             }
             if (effects.sink) own.sink = static_cast<S>(effects.sink(h));
             result.all.push_back(naive_head<S>(head_of<S>(q, b, h), head_of<S>(k, b, kv_head), head_of<S>(v, b, kv_head),
-                                               static_cast<S>(scale), [&](index i, index j) { return sees(b, h, i, j); }, own));
+                                               static_cast<S>(scale), [&](index i, index j) { return sees(b, h, i, j); }, own, rounding));
         }
     }
     return result;

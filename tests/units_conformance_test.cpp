@@ -262,12 +262,16 @@ protected:
     }
 };
 
+// In pairs where this build has dot products of them.
+using wide_bf16_family = std::conditional_t<imbrex::pairs_unit<imbrex::precision<bf16>>, imbrex::bf16_pairs_family<imbrex::precision<bf16>>,
+                                            imbrex::widening_family<imbrex::precision<bf16>>>;
+
 using emulated_amx = imbrex::amx_family<imbrex::precision<bf16>, imbrex::emulated_tiles>;
 
 using subjects = testing::Types<wide_subject<imbrex::precision<float>, imbrex::widening_family<imbrex::precision<float>>, false>,
                                 wide_subject<imbrex::precision<double>, imbrex::widening_family<imbrex::precision<double>>, false>,
-                                wide_subject<imbrex::precision<bf16>, imbrex::widening_family<imbrex::precision<bf16>>, false>,
-                                wide_subject<imbrex::precision<bf16>, imbrex::widening_family<imbrex::precision<bf16>>, true>,
+                                wide_subject<imbrex::precision<bf16>, wide_bf16_family, false>,
+                                wide_subject<imbrex::precision<bf16>, wide_bf16_family, true>,
                                 wide_subject<imbrex::precision<bf16>, emulated_amx, false>,
                                 wide_subject<imbrex::precision<bf16>, emulated_amx, true>,
                                 narrow_subject<imbrex::precision<float>, 1>, narrow_subject<imbrex::precision<float>, 4>,

@@ -192,7 +192,7 @@ status plan_wide(F, tile_request request, plan& p, index& scratch_bytes) noexcep
     p.copy_tokens = p.shape.held();
     if (p.packing.from_row_tiles == 0 || p.shape.group() * p.shape.q_tokens < p.packing.from_row_tiles * rows) return {};
     p.copy_bytes = F::packed::bytes(p.shape, p.copy_tokens);
-    while (p.shape.layout == kv_layout::paged && p.copy_bytes > tune::copy_budget_bytes) {
+    while (p.shape.layout != kv_layout::strided && p.copy_bytes > tune::copy_budget_bytes) {
         p.copy_tokens = p.copy_tokens / 2 / copy_rows * copy_rows;
         p.copy_bytes = F::packed::bytes(p.shape, p.copy_tokens);
     }

@@ -18,7 +18,10 @@ private:
     // 24 x 64 83.9 / 80.9, 256 86.3 / 82.5 (D=64); 24 x 128 88.7 / 85.2, 256 89.7 / 85.0 (D=128).
     // AMD Zen 4 (EPYC), g++ 12 -O3 -march=native unless said, 2026-11-30.
     // Keys and values that are widened into scratch take 256 x (D + Dv) x 4 bytes, so large heads of them take half as many.
+    // bf16 in pairs, S=1024 and 2048: 128 keys 72-82 / 70-80 (D=64), 87-88 / 83-84 (D=128); 256 keys 83-84 / 79-81, 89 / 85-86;
+    // % of the peak of VDPBF16PS, 2026-12-01.
     static constexpr index wide_kv_cols(tile_request const& r) noexcept {
+        if (r.wide == wide_kind::bf16_pairs) return 256;
         bool const widened = r.kv_element_bytes < 4;
         if (r.head_dim <= 64 && r.lanes >= 16) return 128;
         return widened && r.head_dim + r.head_dim_v > 256 ? 128 : 256;
@@ -52,6 +55,10 @@ inline constexpr index work_items = 64;
 // Where a unit reads keys or values that have been packed for it, they are packed once when so many row tiles read them, else a
 // tile at a time.
 inline constexpr index pack_from_row_tiles = 2;
+
+// Values of bf16 are put in pairs once per call, not a tile at a time, when at least this many row tiles read them: D=64 S=1024
+// 71 -> 75 %, D=128 81 -> 86 %, D=256 85 -> 88 % of the peak of VDPBF16PS (tiles of 128 keys; AMD Zen 4, g++ 12, 2026-12-01).
+inline constexpr index pair_from_row_tiles = 4;
 
 // Copied kv heads of one wave, all workers together; one head is always copied, however long.
 inline constexpr index copy_budget_bytes = index{64} << 20;

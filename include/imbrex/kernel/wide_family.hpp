@@ -15,6 +15,7 @@
 // `layout` says how this call's tokens lie.
 #pragma once
 
+#include "imbrex/kernel/paired.hpp"
 #include "imbrex/kernel/widened.hpp"
 #include "imbrex/precision.hpp"
 #include "imbrex/units/wide.hpp"
@@ -73,6 +74,37 @@ struct widening_family {
     }
 };
 
+// Dot products of pairs of bf16: keys in place, values of two keys side by side.
+template <precision_policy P>
+struct bf16_pairs_family {
+    static constexpr wide_kind kind = wide_kind::bf16_pairs;
+    static constexpr std::string_view note = ", bf16 multiplied in pairs";
+    static std::string_view refusal() noexcept { return {}; }
+
+    static constexpr index vector_rows = lane_count<float>;
+    static constexpr index max_rows = wide_geometry<float>::max_rows;
+
+    template <class Rule>
+    using unit = wide_bf16_unit<P, Rule>;
+    template <class Head>
+    using tiles = paired<Head>;
+    using packed = paired_head;
+
+    struct scratch {
+        pair_scratch unit;
+        pairing_scratch tiles;
+
+        static scratch lay_out(arena& memory, problem const& p, tile_shape shape) noexcept {
+            scratch s;
+            s.unit = pair_scratch::lay_out(memory, p.head_dim, p.head_dim_v, shape.kv_cols);
+            s.tiles = pairing_scratch::lay_out(memory, p.head_dim, p.head_dim_v, shape.kv_cols, p.layout == kv_layout::paged);
+            return s;
+        }
+    };
+
+    static constexpr packing_policy packs(kv_layout) noexcept { return {tune::pair_from_row_tiles, packing_policy::which::all}; }
+};
+
 // The families of a precision on this instruction set, from the best to the one that always runs.
 template <class... F>
 struct family_list {
@@ -100,4 +132,10 @@ template <precision_policy P>
 struct wide_families_of {
     using type = family_list<widening_family<P>>;
 };
+template <precision_policy P>
+    requires pairs_unit<P>
+struct wide_families_of<P> {
+    using type = family_list<bf16_pairs_family<P>>;
+};
+
 IMBREX_ISA_END
