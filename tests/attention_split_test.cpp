@@ -113,6 +113,39 @@ TEST_F(AttentionSplit, AnyThreadsGiveTheSameBits) {
     }
 }
 
+// Heads whose rows lie side by side are read together, and each comes to what it comes to alone.
+TEST_F(AttentionSplit, HeadsReadTogetherGiveTheBitsOfEachAlone) {
+    attention_case c{.batch = 2, .q_tokens = 1, .kv_tokens = 2 * part + 77, .q_heads = 6, .kv_heads = 3, .head_dim = head_dim};
+    call_tensors<f32> const alone{c};
+    c.memory = order::bshd;
+    call_tensors<f32> const together{c};
+    ASSERT_EQ(plan_of(alone).heads_together, 1);
+    ASSERT_EQ(plan_of(together).heads_together, 3);
+    fill(alone);
+    auto const copy = [](auto const& from, auto const& to) {
+        for_each_row(from.view, [&](index b, index i, index h, float const* row) { std::copy_n(row, from.view.shape.head_dim, to.view.row(b, i, h)); });
+    };
+    copy(alone.q, together.q), copy(alone.k, together.k), copy(alone.v, together.v);
+    // Each query head sees another number of keys, some only those of the first part.
+    imbrex::mask_fn const fewer{[](auto const& ctx, auto const& q, auto const& kv) { return kv + ctx.head() * 900 <= q; }, imbrex::always_partial{},
+                                [](imbrex::head_context const& ctx, imbrex::position, imbrex::position last) {
+                                    return imbrex::kv_range{0, std::max(0, last + 1 - 900 * ctx.head_first)};
+                                }};
+    auto const expect_same = [&](auto const& rule) {
+        ASSERT_OK(planned(alone.q.view, alone.kv(), alone.out.view, rule));
+        for (index const workers : {1, 2, 9}) {
+            threads const executor{workers};
+            together.out.memory.poison();
+            ASSERT_OK(planned(together.q.view, together.kv(), together.out.view, rule, {.executor = executor}));
+            for_each_row(alone.out.view, [&](index b, index i, index h, float const* row) {
+                EXPECT_EQ(std::memcmp(row, together.out.view.row(b, i, h), head_dim * sizeof(float)), 0) << b << ' ' << h;
+            });
+        }
+    };
+    expect_same(imbrex::full{});
+    expect_same(fewer);
+}
+
 // More heads than there are states for: several waves.
 TEST_F(AttentionSplit, ManyHeadsAreTakenInWaves) {
     attention_case const c{.batch = 5, .q_tokens = 1, .kv_tokens = 2 * part + 1, .q_heads = 8, .kv_heads = 8, .head_dim = head_dim, .sees = rule::full};

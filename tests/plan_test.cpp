@@ -147,9 +147,11 @@ TYPED_TEST(PlanOf, StridedKvAddsOneCopiedHeadPerThread) {
         EXPECT_EQ(contiguous.copy_bytes, 0);
         EXPECT_EQ(strided.copy_bytes, shape.kv_tokens * padded * static_cast<index>(sizeof(T)));
     }
+    index const scratch = strided.slot_bytes - contiguous.slot_bytes;    // of heads that few rows read together
+    EXPECT_TRUE(scratch >= 0 && scratch <= imbrex::tune::heads_together_bytes);
     for (index workers = 1; workers <= 4; ++workers) {
         EXPECT_EQ(workspace_bytes(strided, workers) - workspace_bytes(contiguous, workers),
-                  static_cast<std::size_t>(strided.heads_per_wave(workers) * strided.copy_bytes -
+                  static_cast<std::size_t>(workers * scratch + strided.heads_per_wave(workers) * strided.copy_bytes -
                                            contiguous.heads_per_wave(workers) * contiguous.copy_bytes));
     }
 }

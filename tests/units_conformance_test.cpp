@@ -216,7 +216,7 @@ struct narrow_subject {
         counted_memory const memory = counted_memory::of(lay_out);
         imbrex::arena arena{memory.bytes.data()};
         imbrex::score_scale<typename P::score> const scale{t.scale(), imbrex::scale_applies::to_differences};
-        imbrex::narrow_unit<P, rule_type, R> unit{lay_out(arena), rule, t.ctx, t.c.head_dim, t.c.head_dim_v, scale, false};
+        imbrex::narrow_unit<P, rule_type, R> unit{lay_out(arena), rule, t.ctx, t.c.head_dim, t.c.head_dim_v, scale};
         attend_and_finish(unit, t, t.head(), rule);
     }
 };

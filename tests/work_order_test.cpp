@@ -146,6 +146,45 @@ TEST(WorkOrder, PartsOfAHeadAreItemsInTheirOrderWithStatesSideBySide) {
     EXPECT_EQ(states, 3 * (10 + 2));
 }
 
+// Heads that lie side by side: every part of every head is in one item, of as many heads as leave each worker several items.
+TEST(WorkOrder, HeadsThatLieApartAreReadTogetherWhileAllWorkersHaveItems) {
+    starts const q = from_lengths({1, 30, 1}), kv = from_lengths({20000, 30, 100});
+    ordered x{packed(q), packed(kv), 20, imbrex::kv_layout::strided, 128};
+    ASSERT_EQ(x.p.heads_together, 10);    // of their scratch there is no more
+    struct {
+        index workers, together;
+    } const cases[] = {{1, 10}, {8, 5}, {64, 1}};    // 220 parts of heads: 8 workers want 4 items each
+    for (auto const& c : cases) {
+        x.memory.resize(imbrex::workspace_bytes(x.p, c.workers));
+        auto const moved = reinterpret_cast<std::uintptr_t>(x.memory.data());
+        auto const memory = imbrex::workspace_layout::of(x.p, c.workers, x.memory.data() + (64 - moved % 64) % 64);
+        work_order const order{x.p, x.q, x.kv, work_order::copying::none, memory, work_order::kv_rows::apart};
+        std::set<std::tuple<index, index, index, index>> seen;
+        index most = 0, before = 0;
+        for (index i = 0; i < order.first_item(order.heads()); ++i) {
+            imbrex::work_item const item = order.item(i);
+            if (item.head.sequence == 1) { ASSERT_EQ(item.heads, 1); }    // the wide unit's
+            for (index h = 0; h < item.heads; ++h) {
+                ASSERT_EQ(order.head(item.head.place + h).sequence, item.head.sequence);
+                ASSERT_TRUE(seen.insert({item.head.sequence, item.head.kv_head + h, item.row_tile, item.part}).second);
+            }
+            most = std::max(most, item.heads);
+            ASSERT_GE(item.head.place, before);
+            before = item.head.place;
+        }
+        EXPECT_EQ(most, c.together);
+        EXPECT_EQ(std::ssize(seen), 20 * (10 + 1) + 20 * x.p.row_tiles(30));
+        // Waves end between heads that are read together.
+        for (index first = 0; first < order.heads();) {
+            index const end = order.end_of_wave(first, order.heads(), memory.state_count);
+            ASSERT_GT(end, first);
+            ASSERT_LE(order.first_state(end) - order.first_state(first), memory.state_count);
+            if (end < order.heads()) { ASSERT_EQ(order.item(order.first_item(end)).head.place, end); }
+            first = end;
+        }
+    }
+}
+
 TEST(WorkOrder, WhereWorkersDecideTheyAllGetParts) {
     starts const q = from_lengths({1, 1, 30}), kv = from_lengths({4000, 1000, 30});
     ordered x{packed(q), packed(kv), 2, imbrex::kv_layout::contiguous, 128};

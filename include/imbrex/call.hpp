@@ -48,7 +48,9 @@ public:
           memory_{workspace_layout::of(p, workers, align_up(memory))},
           q_{x.queries()},
           kv_{x.kv.sequences()},
-          order_{p, q_, kv_, packs() ? work_order::copying::as_planned : work_order::copying::none, memory_} {}
+          order_{p,       q_,
+                 kv_,     packs() ? work_order::copying::as_planned : work_order::copying::none,
+                 memory_, x.kv.lies_apart() ? work_order::kv_rows::apart : work_order::kv_rows::together} {}
 
     void run() const {
         index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
@@ -139,7 +141,7 @@ private:
         index const few = plan_.narrow_rows_of(group_ * ctx.q_len, rows.count);
         if (few < rows.count) attend_wide(rows.part(0, rows.count - few), wave, at, ctx, slot);
         if (few > 0) {
-            attend_narrow<1>(rows.part(rows.count - few, few), wave, item, ctx, memory_.slots + slot * plan_.slot_bytes);
+            attend_narrow<1>(rows.part(rows.count - few, few), wave, item, memory_.slots + slot * plan_.slot_bytes);
         }
     }
 
@@ -180,66 +182,84 @@ private:
         }
     }
 
-    // The narrow unit with the fewest rows that hold these.
+    // The narrow unit with the fewest rows that hold these, of each kv head of the item.
     template <int R>
-    void attend_narrow(row_block<Q, O> const& rows, index wave, work_item const& item, head_context const& ctx,
-                       std::byte* memory) const noexcept {
+    void attend_narrow(row_block<Q, O> const& rows, index wave, work_item const& item, std::byte* memory) const noexcept {
         if constexpr (R < narrow_rows_limit<P>()) {
-            if (rows.count > R) return attend_narrow<2 * R>(rows, wave, item, ctx, memory);
+            if (rows.count > R) return attend_narrow<2 * R>(rows, wave, item, memory);
         }
         arena scratch{memory};
         using tile = kv_tile<key_rows, value_rows>;
         index const head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v();
         if constexpr (integer_unit<P>) {
             if (x_.kv.has_one_scale_a_row()) {
-                return attend_codes<narrow_int8_unit<P, Rule, R, tile>>(scratch, rows, wave, item, ctx);
+                return attend_codes<narrow_int8_unit<P, Rule, R, tile>>(scratch, rows, wave, item);
             }
         }
         if constexpr (group_unit<P> && R >= 4) {
             auto const kv = head_at(item.head);
             if (in_groups(kv.keys, head_dim) && in_groups(kv.values, head_dim_v)) {
-                return attend_codes<narrow_group_unit<P, Rule, R, tile>>(scratch, rows, wave, item, ctx);
+                return attend_codes<narrow_group_unit<P, Rule, R, tile>>(scratch, rows, wave, item);
             }
         }
-        auto const x = lay_out_narrow<P>(scratch, plan_.shape, plan_.narrow_rows, plan_.narrow_kv_cols);
-        narrow_unit<P, Rule, R, key_rows, value_rows> unit{
-            x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_, x_.kv.lies_apart()};
-        attend_part(unit, rows, wave, item, ctx);
+        using unit = narrow_unit<P, Rule, R, key_rows, value_rows>;
+        attend_heads<unit>(rows, wave, item, [&](head_context const& ctx) {
+            auto const x = narrow_scratch<T>::lay_out(scratch, R, head_dim, head_dim_v, plan_.narrow_kv_cols);
+            return unit{x, rule_, ctx, head_dim, head_dim_v, scale_};
+        });
     }
 
     template <class Unit>
-    void attend_codes(arena& scratch, row_block<Q, O> const& rows, index wave, work_item const& item,
-                      head_context const& ctx) const noexcept {
+    void attend_codes(arena& scratch, row_block<Q, O> const& rows, index wave, work_item const& item) const noexcept {
         problem const& shape = plan_.shape;
-        Unit unit{integer_scratch::lay_out(scratch, plan_.narrow_rows, shape.head_dim, shape.head_dim_v, plan_.narrow_kv_cols),
-                  rule_,
-                  ctx,
-                  x_.kv.head_dim(),
-                  x_.kv.head_dim_v(),
-                  scale_};
-        attend_part(unit, rows, wave, item, ctx);
+        attend_heads<Unit>(rows, wave, item, [&](head_context const& ctx) {
+            auto const x =
+                integer_scratch::lay_out(scratch, plan_.narrow_rows, shape.head_dim, shape.head_dim_v, plan_.narrow_kv_cols);
+            return Unit{x, rule_, ctx, x_.kv.head_dim(), x_.kv.head_dim_v(), scale_};
+        });
     }
 
-    // The keys of one part, or all.
+    // A kv head's unit, and what it refers to.
     template <class Unit>
-    void attend_part(Unit& unit, row_block<Q, O> const& rows, index wave, work_item const& item,
-                     head_context const& ctx) const noexcept {
-        index const keys = item.parts == 1 ? ctx.kv_len : plan_.split.keys_of_part(ctx.kv_len, order_.share()),
-                    first = item.part * keys;
-        kv_range const part{static_cast<position>(first), static_cast<position>(std::min<index>(first + keys, ctx.kv_len))};
-        imbrex::attend(unit, rows, head_at(item.head), part, rule_, ctx, plan_.narrow_kv_cols, observer_);
-        if (item.parts == 1 || merge_parts(unit, rows, wave, item)) unit.finish(rows);
+    struct seat {
+        head_context ctx;
+        Unit unit;
+        template <class Make>
+        seat(head_context const& c, Make const& make) noexcept : ctx{c}, unit{make(ctx)} {}
+    };
+
+    // The keys of one part, or all. rows are the first head's.
+    template <class Unit, class Make>
+    void attend_heads(row_block<Q, O> rows, index wave, work_item const& item, Make const& make_unit) const noexcept {
+        fixed_list<seat<Unit>, tune::heads_together> seats;
+        fixed_list<head_pass<Unit, kv_head<key_rows, value_rows>>, tune::heads_together> heads;
+        for (index h = 0; h < item.heads; ++h) {
+            placed_head const at = order_.head(item.head.place + h);
+            auto& its = seats.add(context_of(at), make_unit);
+            heads.add(its.unit, rows.of_later_heads(h * group_), head_at(at), its.ctx);
+        }
+        position const kv_len = seats[0].ctx.kv_len;
+        index const keys = item.parts == 1 ? kv_len : plan_.split.keys_of_part(kv_len, order_.share()), first = item.part * keys;
+        kv_range const part{static_cast<position>(first), static_cast<position>(std::min<index>(first + keys, kv_len))};
+        reading const order = x_.kv.lies_apart() ? reading::ahead : reading::as_it_comes;
+        imbrex::attend(heads.all(), part, rule_, plan_.narrow_kv_cols, order, observer_);
+        if (item.parts > 1 && !merge_parts(heads.all(), wave, item)) return;
+        for (auto& h : heads.all()) h.unit.finish(h.rows);
     }
 
-    // Leaves the unit's state of one part; the worker that is last of a head to do so merges them, in their order. Whether it
-    // did.
-    template <class Unit>
-    bool merge_parts(Unit& unit, row_block<Q, O> const& rows, index wave, work_item const& item) const noexcept {
+    // Leaves the units' states of one part; the worker that is last of these heads to do so merges all parts, in their order.
+    // Whether it did.
+    template <class Pass>
+    bool merge_parts(std::span<Pass> heads, index wave, work_item const& item) const noexcept {
         index const first = order_.first_state(item.head.place) - order_.first_state(wave);
-        unit.park(part_at(first + item.part).state);
+        index state = first;
+        for (auto& h : heads) h.unit.park(part_at(state + item.part).state), state += item.parts;
         if (parts_to_come(first).fetch_sub(1, std::memory_order_acq_rel) > 1) return false;
-        unit.begin(rows);
-        for (index i = 0; i < item.parts; ++i) unit.add(part_at(first + i).state);
+        state = first;
+        for (auto& h : heads) {
+            h.unit.begin(h.rows);
+            for (index i = 0; i < item.parts; ++i) h.unit.add(part_at(state++).state);
+        }
         return true;
     }
 

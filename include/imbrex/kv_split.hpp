@@ -44,11 +44,12 @@ struct kv_split {
         return (kv_tokens + keys - 1) / keys;
     }
 
-    // States that a call has room for: those of all its heads, but no more than a wave of work needs. At least those of one head.
-    constexpr index states(index heads, index kv_tokens, index workers) const noexcept {
+    // States that a call has room for: those of all its heads, but no more than a wave of work needs. At least those of the heads
+    // that are read together.
+    constexpr index states(index heads, index kv_tokens, index workers, index together = 1) const noexcept {
         if (least_keys == 0) return 0;
         index const of_a_head = std::min(tune::most_parts, (kv_tokens + least_keys - 1) / least_keys);
-        index const of_a_wave = std::max(of_a_head, tune::parts_per_worker * workers);
+        index const of_a_wave = std::max(together * of_a_head, tune::parts_per_worker * workers);
         return heads > of_a_wave ? of_a_wave : std::min(heads * of_a_head, of_a_wave);
     }
 };

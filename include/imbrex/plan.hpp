@@ -34,6 +34,7 @@ struct plan {
     index narrow_rows = 0;              // up to so many rows of a kv head go to the narrow unit
     index vector_rows = 1;              // of the wide unit: query rows in one vector
     index slot_bytes = 0;               // scratch of one worker
+    index heads_together = 1;           // kv heads that few rows read together where they lie side by side, at most
     index copy_bytes = 0;               // of one packed kv head; 0 where this plan packs none
     index copy_tokens = 0;              // that it has room for
     packing_policy packing{};           // which kv heads are
@@ -107,7 +108,7 @@ struct workspace_layout {
         w.slots = memory.take<std::byte>(workers * p.slot_bytes);
         w.copies = memory.take<std::byte>(p.copy_bytes > 0 ? p.heads_per_wave(workers) * p.copy_bytes : 0);
         index const heads_at_most = std::min(p.shape.batch, max_length) * p.shape.kv_heads;
-        w.state_count = p.split.states(heads_at_most, p.shape.kv_tokens, workers);
+        w.state_count = p.split.states(heads_at_most, p.shape.kv_tokens, workers, p.heads_together);
         w.states = memory.take<std::byte>(w.state_count * p.split.state_bytes);
         w.bytes = memory.used();
         return w;
@@ -241,6 +242,11 @@ status make_plan(problem shape, plan& out) noexcept {
                                         : ", multiplied as they lie where they have scales for whole 32s";
     }
     index const most_rows = shape.group() * shape.q_tokens;
+    if (shape.layout != kv_layout::contiguous) {
+        index const in_budget = std::min(tune::heads_together, tune::heads_together_bytes / narrow_bytes);
+        p.heads_together = std::clamp<index>(shape.kv_heads, 1, std::max<index>(1, in_budget));
+        narrow_bytes *= p.heads_together;
+    }
     p.slot_bytes = most_rows > p.narrow_rows ? std::max(wide_bytes, narrow_bytes) : narrow_bytes;
     if (shape.q_tokens > 0 && shape.group() <= p.narrow_rows) {
         index const token_bytes = row_bytes<typename P::key>(shape.head_dim) + row_bytes<typename P::value>(shape.head_dim_v);

@@ -79,6 +79,15 @@ inline constexpr index shared_keys = 256;
 // Parts for each worker there, so that unequal sequences balance.
 inline constexpr index shares_per_worker = 2;
 
+// kv heads that lie side by side and are read together, at most, and bytes of their units' scratch, of one worker. All 8 heads
+// together, against one at a time, % of a dense cache: pages of 16 tokens 60-69 -> 80-100, of one token 48 -> 63-85, BSHD 55 ->
+// 64-82 (f32, 32/8 heads, D=128, huge and 4 KB pages; AMD Zen 4, g++ 12, 2026-12-01).
+inline constexpr index heads_together = 16;
+inline constexpr index heads_together_bytes = index{512} << 10;
+
+// Items for each worker that heads read together leave, so that unequal ones balance.
+inline constexpr index items_per_worker = 4;
+
 // Parts of one kv head, at most: beyond, parts grow with the sequence.
 inline constexpr index most_parts = 64;
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdlib>
+#include <new>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "imbrex/config.hpp"
 
@@ -53,6 +56,23 @@ public:
 private:
     std::byte* data_ = nullptr;
     std::byte* owned_ = nullptr;
+};
+
+// Up to N objects that need no destructor, made one after another where they stay.
+template <class T, index N>
+class fixed_list {
+public:
+    template <class... From>
+    T& add(From&&... from) noexcept {
+        static_assert(std::is_trivially_destructible_v<T>);
+        return *new (memory_ + static_cast<std::size_t>(count_++) * sizeof(T)) T{std::forward<From>(from)...};
+    }
+    std::span<T> all() noexcept { return {reinterpret_cast<T*>(memory_), static_cast<std::size_t>(count_)}; }
+    T& operator[](index i) noexcept { return all()[static_cast<std::size_t>(i)]; }
+
+private:
+    alignas(T) std::byte memory_[static_cast<std::size_t>(N) * sizeof(T)];
+    index count_ = 0;
 };
 
 // Cuts pieces off a block. The same walk over a null block counts the bytes, so that size and use cannot disagree.

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "imbrex/units/narrow_layout.hpp"
 #include "imbrex/units/narrow_loads.hpp"
@@ -30,14 +31,8 @@ public:
     static constexpr int W = lane_count<T>;
 
     narrow_unit(narrow_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
-                score_scale<T> const& scale, bool rows_lie_apart) noexcept
-        : x_{scratch},
-          rule_{rule},
-          ctx_{ctx},
-          head_dim_{head_dim},
-          head_dim_v_{head_dim_v},
-          scale_{scale},
-          apart_{rows_lie_apart} {}
+                score_scale<T> const& scale) noexcept
+        : x_{scratch}, rule_{rule}, ctx_{ctx}, head_dim_{head_dim}, head_dim_v_{head_dim_v}, scale_{scale} {}
 
     position q_first() const noexcept { return static_cast<position>(x_.positions[0]); }
     position q_last() const noexcept { return q_last_; }
@@ -63,27 +58,33 @@ public:
         std::fill_n(x_.l, R, T(0));
     }
 
-    IMBREX_NOINLINE_ALIGNED void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
-        keys_ = w.kv_end - w.kv_begin;
-        s_stride_ = (keys_ + block - 1) / block * W;
-        seen_ = seen;
-        if constexpr (has_side_scales<KeyRows>) key_runs_ = scale_runs<T>::of(tile.keys.group, head_dim_);
-        if (seen == coverage::partial) seen_keys_.reset(keys_);
+    void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
+        score(tile, w, seen, {0, w.kv_end - w.kv_begin}, {});
+    }
+    void accumulate(tile_type const& tile) noexcept { accumulate(tile, {0, keys_}, {}); }
+
+    // Whole blocks of scores and of values.
+    index least_block() const noexcept { return std::max<index>(W, keys_of_step()); }
+
+    IMBREX_NOINLINE_ALIGNED void score(tile_type const& tile, tile_window const& w, coverage seen, key_span const& some,
+                                       rows_to_come<KeyRows> const& then) noexcept {
+        keys_then_ = {then.rows, then.first - some.first, then.last, then.at_a_time};    // counted from the tile's first key
+        if (some.first == 0) start_tile(tile, w, seen);
         array_of<V, pairs> m;
-        for (int p = 0; p < pairs; ++p) m[p] = V(lowest_score<T>);
-        index j = 0;
-        for (; j + block <= keys_; j += block) {
-            if (apart_) prefetch_rows(tile.keys, j + rows_ahead, std::min<index>(block, keys_ - j - rows_ahead), head_dim_);
+        for (int p = 0; p < pairs; ++p) m[p] = V::load_aligned(x_.m_next + p * W);
+        index j = some.first;
+        for (; j + block <= some.last; j += block) {
             with_run(tile.keys, j, block, [&](auto const& keys) {
                 m[0] = simd::max(m[0], score_block<from_memory>(keys, j, block, 0, w));
                 for (int p = 1; p < pairs; ++p) m[p] = simd::max(m[p], score_block<from_l1>(keys, j, block, p, w));
             });
         }
-        if (j < keys_) {
-            int const left = static_cast<int>(keys_ - j);
+        if (j < some.last) {
+            int const left = static_cast<int>(some.last - j);
             for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<one_by_one>(tile.keys.from(j), j, left, p, w));
         }
-        for (int p = 0; p < pairs; ++p) fold_maximum(m[p], p);
+        for (int p = 0; p < pairs; ++p) m[p].store_aligned(x_.m_next + p * W);
+        if (some.last == keys_) fold_maxima();
     }
 
     IMBREX_NOINLINE void absorb() noexcept {
@@ -97,16 +98,15 @@ public:
         }
     }
 
-    IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
-        std::fill_n(x_.o_tile, R * o_stride_, T(0));
-        std::fill_n(x_.l_tile, R, T(0));
-        if constexpr (has_side_scales<ValueRows>) value_runs_ = scale_runs<T>::of(tile.values.group, head_dim_v_);
-        if (seen_ == coverage::full) {
-            accumulate_keys(tile.values, 0, keys_);
-        } else {
-            seen_keys_.for_each(0, keys_, [&](index first, index last) { accumulate_keys(tile.values, first, last); });
+    IMBREX_NOINLINE void accumulate(tile_type const& tile, key_span const& some, rows_to_come<ValueRows> const& then) noexcept {
+        values_then_ = {then.rows, then.first - some.first, then.last, then.at_a_time};
+        if (some.first == 0) {
+            std::fill_n(x_.o_tile, R * o_stride_, T(0));
+            std::fill_n(x_.l_tile, R, T(0));
+            if constexpr (has_side_scales<ValueRows>) value_runs_ = scale_runs<T>::of(tile.values.group, head_dim_v_);
         }
-        add_tile();
+        accumulate_keys(tile.values, some);
+        if (some.last == keys_) add_tile();
     }
 
     // Instead of finish: leaves the state of the keys so far.
@@ -158,10 +158,6 @@ private:
     static constexpr int from_memory = std::min(bytes_per_value<K> <= 2 ? 2 : 1, block);
     static constexpr int from_l1 = std::min(bytes_per_value<K> <= 2 ? 2 : 4, block);
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
-    // Rows that lie apart, beyond the hardware's prefetchers, are asked for so far ahead, all lines of a row together: a line at
-    // each step of the arithmetic is no better than none (BSHD, 8 kv heads, f32, D=128: 21 -> 39 % of the read bandwidth, spread
-    // 24 %; AMD Zen 4, g++ 12, 2026-11-30). Not into L1, where such rows share a few sets.
-    static constexpr index rows_ahead = 16;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
 
     T maximum(index row) const noexcept { return x_.m[row / at_once * W + row % at_once]; }
@@ -175,6 +171,9 @@ private:
         index const in_pairs = head_dim_ / (2 * W) * (2 * W);
         IMBREX_UNROLL for (int i = 0; i < block; i += Side) {
             if (Side == one_by_one && i >= n) continue;
+            if (p == 0) {
+                IMBREX_UNROLL for (int u = 0; u < Side; ++u) keys_then_.ask_for(j + i + u, head_dim_);
+            }
             array_of<K const*, Side> key;
             [[maybe_unused]] array_of<float const*, Side> scales;
             IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
@@ -261,26 +260,45 @@ private:
         return lanes<lane_int<T>>::load_aligned(p);
     }
 
+    void start_tile(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
+        keys_ = w.kv_end - w.kv_begin;
+        s_stride_ = (keys_ + block - 1) / block * W;
+        seen_ = seen;
+        if constexpr (has_side_scales<KeyRows>) key_runs_ = scale_runs<T>::of(tile.keys.group, head_dim_);
+        if (seen == coverage::partial) seen_keys_.reset(keys_);
+        std::fill_n(x_.m_next, pairs * W, lowest_score<T>);
+    }
+
     // From a maximum per (key, row) lane to one per row, in every lane of that row.
-    void fold_maximum(V tile_maximum, int p) noexcept {
-        alignas(64) array_of<T, W> lane;
-        tile_maximum.store_aligned(lane);
-        for (int r = 0; r < at_once; ++r) {
-            T m = x_.m[p * W + r];
-            for (int i = r; i < W; i += at_once)
-                m = lane[i] <= m ? m : lane[i];    // a NaN among them may be lost here; its weight shows it
-            for (int i = r; i < W; i += at_once) x_.m_next[p * W + i] = m;
+    void fold_maxima() noexcept {
+        for (int row = 0; row < R; ++row) {
+            index const first = row / at_once * W + row % at_once, last = (row / at_once + 1) * W;
+            T m = x_.m[first];
+            for (index i = first; i < last; i += at_once)
+                m = x_.m_next[i] <= m ? m : x_.m_next[i];    // a NaN among them may be lost here; its weight shows it
+            for (index i = first; i < last; i += at_once) x_.m_next[i] = m;
         }
     }
 
-    // Blocks of V that stay in L1 while each pair of rows passes over them.
-    void accumulate_keys(ValueRows const& values, index first, index last) noexcept {
-        index const step = std::max<index>(4, l1_block_bytes / row_bytes<E>(head_dim_v_));
-        for (index j = first; j < last; j += step) {
-            index const n = std::min(step, last - j);
-            if (apart_) prefetch_rows(values, j + rows_ahead, std::min(step, keys_ - j - rows_ahead), head_dim_v_);
-            with_run(values, j, n, [&](auto const& some) { accumulate_block(some, j, n); });
+    // So many rows of V stay in L1 while each pair of rows passes over them.
+    index keys_of_step() const noexcept {
+        auto const most = static_cast<std::size_t>(std::max<index>(4, l1_block_bytes / row_bytes<E>(head_dim_v_)));
+        return static_cast<index>(std::bit_floor(most));
+    }
+
+    void accumulate_keys(ValueRows const& values, key_span const& some) noexcept {
+        index const step = keys_of_step();
+        for (index j = some.first; j < some.last; j += step) {
+            index const n = std::min(step, some.last - j);
+            if (seen_ == coverage::full) {
+                accumulate_run(values, j, j + n);
+            } else {
+                seen_keys_.for_each(j, j + n, [&](index first, index last) { accumulate_run(values, first, last); });
+            }
         }
+    }
+    void accumulate_run(ValueRows const& values, index first, index last) noexcept {
+        with_run(values, first, last - first, [&](auto const& run) { accumulate_block(run, first, last - first); });
     }
 
     template <row_set Values>
@@ -318,6 +336,7 @@ private:
         T const* weights = x_.s + p * s_stride_ + j * at_once;
         row_walk walk{values, 0};
         _Pragma("GCC unroll 1") for (index i = 0; i < n; ++i, ++walk, weights += at_once) {
+            if (p == 0 && d == 0) values_then_.ask_for(j + i, head_dim_v_);
             E const* const value = from_start ? *walk : *walk + d;
             [[maybe_unused]] float const* scales = nullptr;
             if constexpr (has_side_scales<Values>) scales = values.scales(i).data;
@@ -361,7 +380,8 @@ private:
     head_context const& ctx_;
     index head_dim_, head_dim_v_;
     score_scale<T> scale_;
-    bool apart_;
+    rows_to_come<KeyRows> keys_then_{};
+    rows_to_come<ValueRows> values_then_{};
     scale_runs<T> key_runs_{}, value_runs_{};    // where there are scales beside the rows
     index q_stride_ = 0, o_stride_ = 0, s_stride_ = 0;
     index count_ = 0;

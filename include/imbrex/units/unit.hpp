@@ -11,9 +11,13 @@
 //
 // A unit of few rows may besides park what it has of some keys, as a state, and add such states of others (split-KV).
 //
+// A unit may besides take the keys of a tile in blocks (block_unit), so that kv heads that lie side by side can be read as they
+// lie. The first block of a tile starts it and the last one ends it.
+//
 // The unit clamps all edges: rows, keys and head_dim need be no multiple of anything, and nothing beyond them is read.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -43,6 +47,14 @@ struct row_block {
     Q const* query(index r) const noexcept { return q + (token(r) * q_token + head(r) * q_head); }
     O* output(index r) const noexcept { return out + (token(r) * out_token + head(r) * out_head); }
     float* log_sum_exp(index r) const noexcept { return lse + (token(r) * lse_token + head(r) * lse_head); }
+    // The same rows of query heads so many further on.
+    row_block of_later_heads(index n) const noexcept {
+        row_block b = *this;
+        b.q += n * q_head;
+        b.out += n * out_head;
+        if (lse != nullptr) b.lse += n * lse_head;
+        return b;
+    }
     // n rows from row r on.
     row_block part(index r, index n) const noexcept {
         row_block b = *this;
@@ -75,6 +87,42 @@ concept attention_unit = requires(U& u, typename U::row_type const& r, typename 
     u.absorb();
     u.accumulate(t);
     u.finish(r);
+};
+
+// Some keys of a tile, counted from its first.
+struct key_span {
+    index first = 0;
+    index last = 0;
+};
+
+// Rows that are read next, where that is beyond the hardware's prefetchers: with each row that a unit reads it asks memory for
+// one of them, or with every few rows for as many.
+template <row_set Rows>
+struct rows_to_come {
+    Rows const* rows = nullptr;
+    index first = 0;
+    index last = 0;
+    index at_a_time = 1;    // a power of two
+
+    // Those that go with the n-th row that is read now.
+    IMBREX_ALWAYS_INLINE void ask_for(index n, index numbers) const noexcept {
+        using E = typename Rows::element;
+        constexpr index line = static_cast<index>(64 / sizeof(E));
+        if (first + n >= last || (n & (at_a_time - 1)) != 0) return;
+        for (index j = first + n; j < std::min(first + n + at_a_time, last); ++j) {
+            E const* const row = rows->row(j);
+            for (index d = 0; d < row_units<E>(numbers); d += line) prefetch(row + d);
+        }
+    }
+};
+
+// score and accumulate of some keys of a tile, in their order; all blocks but the last have a multiple of least_block() keys.
+// How a tile is cut does not change its bits.
+template <class U>
+concept block_unit = attention_unit<U> && requires(U& u, typename U::tile_type const& t, tile_window const& w, key_span some) {
+    { u.least_block() } -> std::same_as<index>;
+    u.score(t, w, coverage::full, some, {&t.keys, 0, 0, 1});
+    u.accumulate(t, some, {&t.values, 0, 0, 1});
 };
 
 // m starts here, not at -inf, so that m - m is never NaN; no finite score is lower.
