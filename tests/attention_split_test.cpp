@@ -290,6 +290,50 @@ TEST_F(AttentionSplitRules, AWindowLeavesOutWholePartsAndWhatTheyHold) {
     }
 }
 
+namespace {
+
+struct items_with_work {
+    std::atomic<index> items{0}, idle{0};
+    void item(imbrex::tile_counts const& t) noexcept {
+        ++items;
+        if (t.full + t.partial == 0) ++idle;
+    }
+};
+
+}    // namespace
+
+// Not the whole cache, most of whose parts would have nothing to do.
+TEST_F(AttentionSplitRules, WhatAWindowSeesIsSplit) {
+    float const off = -std::numeric_limits<float>::infinity();
+    for (index const parts : {4, 3, 2, 1}) {
+        span_rule const r{(parts - 1) * part + part / 2, {off, off}};
+        items_with_work items;
+        call(r, items);
+        expect_right(r);
+        EXPECT_EQ(items.items, parts) << "of a window of " << r.left << " keys";
+        EXPECT_EQ(items.idle, 0);
+    }
+}
+
+TEST_F(AttentionSplitRules, WhatARingHoldsIsSplit) {
+    index const capacity = 2 * part + 300;
+    tensor<float> const k{{1, capacity, 1, head_dim}, c.memory}, v{{1, capacity, 1, head_dim}, c.memory};
+    for (index j = keys - capacity; j < keys; ++j) {
+        std::copy_n(t.k.view.row(0, j, 0), head_dim, k.view.row(0, j % capacity, 0));
+        std::copy_n(t.v.view.row(0, j, 0), head_dim, v.view.row(0, j % capacity, 0));
+    }
+    float const off = -std::numeric_limits<float>::infinity();
+    span_rule const r{capacity - 3, {off, off}};    // of which both queries see the same in the ring
+    std::array const lengths{static_cast<imbrex::position>(keys)};
+    items_with_work items;
+    threads executor{3};
+    ASSERT_OK(imbrex::attention(t.q.view, imbrex::ring_kv{k.view, v.view, lengths}, t.out.view, r.rule(),
+                                {.lse = imbrex::bhs(t.lse.data(), c.q()), .executor = executor, .workspace = imbrex::allocate{}}, items));
+    expect_right(r);
+    EXPECT_EQ(items.items, 3);
+    EXPECT_EQ(items.idle, 0);
+}
+
 TEST_F(AttentionSplitRules, WorkspacesOfExactlyTheirSizeDoWhateverTheyHold) {
     span_rule const r{part + 500, {0.5f, 1.f}};
     imbrex::plan const p = plan_of(t);

@@ -48,9 +48,16 @@ public:
           memory_{workspace_layout::of(p, workers, align_up(memory))},
           q_{x.queries()},
           kv_{x.kv.sequences()},
-          order_{p,       q_,
-                 kv_,     packs() ? work_order::copying::as_planned : work_order::copying::none,
-                 memory_, x.kv.lies_apart() ? work_order::kv_rows::apart : work_order::kv_rows::together} {}
+          order_{p,
+                 q_,
+                 kv_,
+                 packs() ? work_order::copying::as_planned : work_order::copying::none,
+                 memory_,
+                 x.kv.lies_apart() ? work_order::kv_rows::apart : work_order::kv_rows::together,
+                 [this](index s) {
+                     auto const seen = keys_seen(s);
+                     return index{seen.end} - seen.begin;
+                 }} {}
 
     void run() const {
         index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
@@ -101,6 +108,31 @@ private:
     head_context context_of(placed_head const& at) const noexcept {
         return {at.sequence, static_cast<position>(q_.of(at.sequence).count), static_cast<position>(kv_.of(at.sequence).count),
                 static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
+    }
+
+    // The keys that are there and that some query of a sequence may see, in some head, from the beginning of a tile on: those
+    // that parts are made of.
+    kv_range keys_seen(index sequence) const noexcept {
+        auto const kv_len = static_cast<position>(kv_.of(sequence).count);
+        kv_range seen{kv_len, 0};
+        for (index h = 0; h < x_.kv.heads(); ++h) {
+            head_context const ctx = context_of({0, sequence, h});
+            kv_range const of_head = kv_bounds_of(rule_, ctx, ctx.query_offset(), static_cast<position>(kv_len - 1));
+            seen = {std::min(seen.begin, of_head.begin), std::max(seen.end, of_head.end)};
+        }
+        index const begin = std::max<index>(seen.begin, kv_len - kv_.held(sequence)), end = std::min(seen.end, kv_len);
+        if (begin >= end) return {};
+        return {static_cast<position>(begin - begin % plan_.split.kv_cols), static_cast<position>(end)};
+    }
+
+    // Those of one part. The first and the last reach to the ends of the sequence, whose tiles are then all counted.
+    kv_range keys_of(work_item const& item) const noexcept {
+        auto const kv_len = static_cast<position>(kv_.of(item.head.sequence).count);
+        if (item.parts == 1) return {0, kv_len};
+        kv_range const seen = keys_seen(item.head.sequence);
+        index const keys = plan_.split.keys_of_part(seen.end - seen.begin, order_.share()), begin = seen.begin + item.part * keys;
+        return {item.part == 0 ? 0 : static_cast<position>(begin),
+                item.part == item.parts - 1 ? kv_len : static_cast<position>(begin + keys)};
     }
 
     bool packs() const noexcept { return plan_.packing.of == packing_policy::which::all || x_.kv.lies_apart(); }
@@ -238,11 +270,8 @@ private:
             auto& its = seats.add(context_of(at), make_unit);
             heads.add(its.unit, rows.of_later_heads(h * group_), head_at(at), its.ctx);
         }
-        position const kv_len = seats[0].ctx.kv_len;
-        index const keys = item.parts == 1 ? kv_len : plan_.split.keys_of_part(kv_len, order_.share()), first = item.part * keys;
-        kv_range const part{static_cast<position>(first), static_cast<position>(std::min<index>(first + keys, kv_len))};
         reading const order = x_.kv.lies_apart() ? reading::ahead : reading::as_it_comes;
-        imbrex::attend(heads.all(), part, rule_, plan_.narrow_kv_cols, order, observer_);
+        imbrex::attend(heads.all(), keys_of(item), rule_, plan_.narrow_kv_cols, order, observer_);
         if (item.parts > 1 && !merge_parts(heads.all(), wave, item)) return;
         for (auto& h : heads.all()) h.unit.finish(h.rows);
     }

@@ -38,8 +38,9 @@ struct kv_split {
         index const parts = (kv_tokens + share - 1) / share;    // of equal length
         return std::max(keys, whole_tiles((kv_tokens + parts - 1) / std::max<index>(1, parts), kv_cols));
     }
+    constexpr bool may_split(index kv_tokens) const noexcept { return least_keys > 0 && kv_tokens > least_keys; }
     constexpr index parts(index kv_tokens, index share = 0) const noexcept {
-        if (least_keys == 0 || kv_tokens <= least_keys) return 1;
+        if (!may_split(kv_tokens)) return 1;
         index const keys = keys_of_part(kv_tokens, share);
         return (kv_tokens + keys - 1) / keys;
     }

@@ -36,9 +36,11 @@ public:
     // How the rows of a kv head lie: those that lie apart are read together with those of other heads, where the plan says so.
     enum class kv_rows { together, apart };
 
-    // Writes to memory.order and memory.first_item, which hold the plan's batch.
+    // Writes to memory.order and memory.first_item, which hold the plan's batch. keys_seen(sequence): how many of its keys some
+    // query may see; those are split.
+    template <class KeysSeen>
     work_order(plan const& p, sequence_side const& q, sequence_side const& kv, copying c, workspace_layout const& memory,
-               kv_rows lie = kv_rows::together) noexcept
+               kv_rows lie, KeysSeen const& keys_seen) noexcept
         : order_{memory.order},
           first_item_{memory.first_item},
           first_state_{memory.first_state},
@@ -56,18 +58,23 @@ public:
         bool const equal = q.of_one_length() && kv.of_one_length();
         if (!equal && !std::is_sorted(order_, order_ + sequences_, goes_first))
             std::sort(order_, order_ + sequences_, goes_first);
-        if (p.shape.split == split_policy::by_workers) share_ = share_of(p, q, kv, memory.workers);
-        if (lie == kv_rows::apart) heads_together_ = together_of(p, q, kv, share_, memory.workers);
+        auto const keys = [&](index s) { return p.split.may_split(kv.of(s).count) ? keys_seen(s) : kv.of(s).count; };
+        if (p.shape.split == split_policy::by_workers) share_ = share_of(p, q, keys, memory.workers);
+        if (lie == kv_rows::apart) heads_together_ = together_of(p, q, keys, share_, memory.workers);
         first_item_[0] = first_state_[0] = 0;
         index queries = 0, tiles = 0;    // of the sequence before
         for (index i = 0; i < sequences_; ++i) {
             if (index const n = q.of(order_[i]).count; n != queries) queries = n, tiles = p.row_tiles(n);
-            index const parts = tiles == 1 && p.split.least_keys > 0 ? p.kv_parts(queries, kv.of(order_[i]).count, share_) : 1;
+            index const parts = tiles == 1 && p.split.least_keys > 0 ? p.kv_parts(queries, keys(order_[i]), share_) : 1;
             first_item_[i + 1] = first_item_[i] + groups_of(i) * tiles * parts;
             first_state_[i + 1] = first_state_[i] + (parts > 1 ? kv_heads_ * parts : 0);
         }
         while (copied_heads_ < heads() && copies(order_[copied_heads_ / kv_heads_])) copied_heads_ += kv_heads_;
     }
+    // Of sequences all of whose keys are seen.
+    work_order(plan const& p, sequence_side const& q, sequence_side const& kv, copying c, workspace_layout const& memory,
+               kv_rows lie = kv_rows::together) noexcept
+        : work_order{p, q, kv, c, memory, lie, [&](index s) { return kv.of(s).count; }} {}
 
     index heads() const noexcept { return sequences_ * kv_heads_; }
     index copied_heads() const noexcept { return copied_heads_; }    // the first so many are packed
@@ -109,23 +116,24 @@ public:
     }
 
 private:
-    static index share_of(plan const& p, sequence_side const& q, sequence_side const& kv, index workers) noexcept {
+    template <class Keys>
+    static index share_of(plan const& p, sequence_side const& q, Keys const& keys_of, index workers) noexcept {
         index keys = 0;
         for (index s = 0; s < q.sequences(); ++s) {
-            if (index const n = q.of(s).count; n > 0 && p.unit(n) == unit_kind::narrow) keys += kv.of(s).count * p.shape.kv_heads;
+            if (index const n = q.of(s).count; n > 0 && p.unit(n) == unit_kind::narrow) keys += keys_of(s) * p.shape.kv_heads;
         }
         return keys / (tune::shares_per_worker * workers) + 1;
     }
 
     // Decision: kv heads that an item reads together are as many as leave each worker some items. They do not change bits, so
     // they may depend on workers and batch, where the parts of a head may not.
-    static index together_of(plan const& p, sequence_side const& q, sequence_side const& kv, index share,
-                             index workers) noexcept {
+    template <class Keys>
+    static index together_of(plan const& p, sequence_side const& q, Keys const& keys_of, index share, index workers) noexcept {
         index most = std::max<index>(1, p.heads_together), items = 0;
         if (most > 1 && workers > 1) {
             for (index s = 0; s < q.sequences(); ++s) {
                 index const n = q.of(s).count;
-                if (n > 0 && p.unit(n) == unit_kind::narrow) items += p.shape.kv_heads * p.kv_parts(n, kv.of(s).count, share);
+                if (n > 0 && p.unit(n) == unit_kind::narrow) items += p.shape.kv_heads * p.kv_parts(n, keys_of(s), share);
             }
             most = std::clamp<index>(items / (tune::items_per_worker * workers), 1, most);
         }
