@@ -17,7 +17,7 @@ using imbrex::status;
 using imbrex::status_text;
 using imbrex::tensor_role;
 
-constexpr errc last_code = errc::part_overlap;
+constexpr errc last_code = errc::isa_not_chosen;
 
 bool contains(std::string_view text, std::string_view piece) { return text.find(piece) != std::string_view::npos; }
 
@@ -124,11 +124,14 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::append_beyond, 1, 130, 128}, {"sequence 1", "slot 130", "up to 128"}},
         {status{errc::append_positions, 4, 3}, {"4 positions", "3 new tokens"}},
         {status{errc::append_overlap, tensor_role::key, static_cast<std::int64_t>(tensor_role::value)}, {"cache of keys", "new values", "not in place"}},
-        {status{errc::rope_dim, 66, 64}, {"rotary_dim is 66", "head_dim, 64"}},
+        {status{errc::append_caches_overlap}, {"caches of keys and values", "MLA", "share memory"}},
+        {status{errc::append_shared_slot, 3, 1, 77}, {"sequences 3 and 1", "page 77", "copy on write"}},
+        {status{errc::rope_dim, 66, 64}, {"rotary_dim is 66", "head_dim, 64", "even"}},
         {status{errc::rope_frequencies_short, 16, 32}, {"16 frequencies", "32, half"}},
         {status{errc::rope_position, 4096, 2048}, {"position 4096", "2048"}},
         {status{errc::part_shape, imbrex::part_output(3), 1, 5}, {"part 3's output", "5 on axis 1", "one shape"}},
         {status{errc::part_overlap, tensor_role::lse, static_cast<std::int64_t>(imbrex::part_lse(12))}, {"part 12's lse", "merged lse", "in place"}},
+        {status{errc::isa_not_chosen}, {"no code of this binary", "IMBREX_ISA", "reason()"}},
     };
     int expected_code = 1;
     for (sentence_case const& one : cases) {
@@ -139,6 +142,10 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         }
     }
     EXPECT_EQ(expected_code, static_cast<int>(last_code) + 1);
+}
+
+TEST(Status, RopeWithFrequenciesButNothingToTurnIsToldSo) {
+    EXPECT_TRUE(contains(status{errc::rope_dim, 0, 64}.message(), "rotary_dim is 0; set it"));
 }
 
 TEST(Status, RolesHaveNamesAndOthersAreTensors) {

@@ -70,6 +70,8 @@ enum class errc : std::int32_t {
     append_beyond,
     append_positions,
     append_overlap,
+    append_caches_overlap,
+    append_shared_slot,
     rope_dim,
     rope_frequencies_short,
     rope_position,
@@ -336,7 +338,7 @@ inline status_text status::message() const noexcept {
                      << c << " is what the cache, or the other tensor of the call, has";
         case errc::append_first:
             return t << "imbrex: " << a << " first slots were passed for " << b
-                     << " sequences; pass one for each, or one for all";
+                     << " sequences; set append_options::first, one for each or one for all: how many tokens the cache has";
         case errc::append_beyond:
             return t << "imbrex: the new tokens of sequence " << a << " reach to slot " << b << " but slots are 0 up to " << c
                      << "; make room first";
@@ -345,7 +347,17 @@ inline status_text status::message() const noexcept {
         case errc::append_overlap:
             return t << "imbrex: the cache of " << role_text(a) << "s shares memory with the new " << role_text(b)
                      << "s; append writes to a cache, not in place";
-        case errc::rope_dim: return t << "imbrex: rotary_dim is " << a << " but must be even and between 0 and head_dim, " << b;
+        case errc::append_caches_overlap:
+            return t << "imbrex: the caches of keys and values share memory, so that one would be written over the other; where "
+                        "values are a part of the keys' rows (MLA), write the keys' rows only, else give each its own";
+        case errc::append_shared_slot:
+            return t << "imbrex: new tokens of sequences " << a << " and " << b << " go to one slot of page " << c
+                     << "; give one of them a copy of the page (copy on write)";
+        case errc::rope_dim:
+            if (a == 0)
+                return t << "imbrex: rope has frequencies or tables but its rotary_dim is 0; set it, even and at most head_dim, "
+                         << b;
+            return t << "imbrex: rotary_dim is " << a << " but must be even and between 0 and head_dim, " << b;
         case errc::rope_frequencies_short:
             return t << "imbrex: rope has " << a << " frequencies but needs " << b << ", half of rotary_dim";
         case errc::rope_position:

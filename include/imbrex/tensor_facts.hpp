@@ -115,6 +115,63 @@ inline bool share_memory(tensor_facts const& a, tensor_facts const& b) noexcept 
     return !(within(a) <= offset && offset + within(b) <= period);
 }
 
+// Whether rows of two tensors meet, found exactly wherever an entry's tokens and heads nest, as in views of one pool whose pages
+// hold keys and values side by side. Where strides are so odd that the search grows long they count as meeting.
+//
+// A row of b lies x bytes after one of a, x = b.first - a.first + sum of i_n stride_n over all axes of both, and they meet where
+// x is in (-b's row, a's row). From the largest stride down only those i are tried that what is left can still bring there.
+class row_meeting {
+public:
+    row_meeting(tensor_facts const& a, tensor_facts const& b) noexcept {
+        footprint const fa{a}, fb{b};
+        empty_ = fa.empty() || fb.empty();
+        row_a_ = a.shape.head_dim * a.element_bytes, row_b_ = b.shape.head_dim * b.element_bytes;
+        for (int i = 0; i < fa.count; ++i) add(fa.axes[i], a, -1);
+        for (int i = 0; i < fb.count; ++i) add(fb.axes[i], b, 1);
+        std::sort(steps_, steps_ + count_, [](step const& x, step const& y) { return x.bytes > y.bytes; });
+        apart_ = static_cast<index>(fb.first - fa.first);
+    }
+    bool found() noexcept { return !empty_ && reaches(0, apart_); }
+
+private:
+    struct step {
+        index bytes, low, high;    // low <= i <= high
+    };
+
+    void add(axis const& x, tensor_facts const& t, index sign) noexcept {
+        if (x.stride_bytes == t.element_bytes && x.size == t.shape.head_dim) return;    // along a row
+        index const most = sign * (x.size - 1);
+        for (int i = 0; i < count_; ++i) {
+            if (steps_[i].bytes != x.stride_bytes) continue;
+            (sign < 0 ? steps_[i].low : steps_[i].high) += most;
+            return;
+        }
+        steps_[count_++] = {x.stride_bytes, sign < 0 ? most : 0, sign < 0 ? 0 : most};
+    }
+    bool reaches(int n, index x) noexcept {
+        if (--budget_ < 0) return true;
+        if (n == count_) return x < row_a_ && x > -row_b_;
+        index low = x, high = x;    // of what the smaller strides reach
+        for (int i = n + 1; i < count_; ++i) low += steps_[i].low * steps_[i].bytes, high += steps_[i].high * steps_[i].bytes;
+        step const& s = steps_[n];
+        if (s.bytes == 0) return reaches(n + 1, x);
+        auto const floor_div = [](index p, index q) { return p / q - (p % q < 0 ? 1 : 0); };
+        index const last = std::min(s.high, -floor_div(low - row_a_, s.bytes) - 1);
+        for (index i = std::max(s.low, floor_div(-row_b_ - high, s.bytes) + 1); i <= last; ++i) {
+            if (reaches(n + 1, x + i * s.bytes)) return true;
+        }
+        return false;
+    }
+
+    step steps_[8];
+    int count_ = 0;
+    int budget_ = 4096;
+    index row_a_ = 0, row_b_ = 0, apart_ = 0;
+    bool empty_ = false;
+};
+
+inline bool rows_meet(tensor_facts const& a, tensor_facts const& b) noexcept { return row_meeting{a, b}.found(); }
+
 inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
     for (index const size : {t.shape.batch, t.shape.tokens, t.shape.heads, t.shape.head_dim}) {
         if (size < 0) return {errc::negative_size, role, size};

@@ -19,6 +19,8 @@ using namespace imbrex;
 using imbrex::index;
 
 constexpr index heads = 2, head_dim = 64, head_dim_v = 32;
+constexpr std::array<position, 1> beginning{0};
+constexpr append_options from_beginning{.first = beginning};
 constexpr shape4 fresh_k{2, 3, heads, head_dim}, fresh_v{2, 3, heads, head_dim_v};
 
 class Append : public testing::Test {
@@ -111,7 +113,7 @@ TYPED_TEST(AppendEncoded, KeysAreTurnedAndBothLieInTheirSlotsAndNothingElseIsTou
     using E = TypeParam;
     dense_cache<E> const keys{head_dim}, values{head_dim_v};
     std::array<position, 2> const first{3, 1};
-    ASSERT_TRUE(append(this->k, this->v, keys.destination(), values.destination(), {.first = first, .turn = this->turn}).ok());
+    ASSERT_TRUE(append(this->k, this->v, keys.destination(), values.destination(), {.first = first, .turn = this->turn}, dense_slots{}).ok());
     for (index b = 0; b < 2; ++b) {
         index const begin = first[static_cast<std::size_t>(b)];
         for (index slot = 0; slot < 6; ++slot) {
@@ -140,7 +142,7 @@ TEST_F(Append, TakesSixteenBitTokensOfAnyStridesAndEncodesKeysUnlikeValues) {
     auto const new_v = strided(packed.data() + 300, fresh_v, {1536, 512, head_dim_v, 1});
     dense_cache<float> const keys{head_dim};
     dense_cache<q8_0_block> const values{head_dim_v};
-    ASSERT_TRUE(append(new_k, new_v, keys.destination(), values.destination()).ok());
+    ASSERT_TRUE(append(new_k, new_v, keys.destination(), values.destination(), from_beginning, dense_slots{}).ok());
     for (index b = 0; b < 2; ++b) {
         for (index slot = 0; slot < 3; ++slot) {
             for (index d = 0; d < head_dim; ++d) ASSERT_EQ(keys(b, slot, 1, d), static_cast<double>(new_k.row(b, slot, 1)[d]));
@@ -157,7 +159,7 @@ TEST_F(Append, PositionsMayBeGivenForAllSequencesOrForEach) {
         dense_cache<float> const keys{head_dim}, values{head_dim_v};
         std::array<position, 1> const first{2};
         append_options const o{.first = first, .turn = turn, .positions = positions};
-        ASSERT_TRUE(append(k, v, keys.destination(), values.destination(), o).ok());
+        ASSERT_TRUE(append(k, v, keys.destination(), values.destination(), o, dense_slots{}).ok());
         for (index b = 0; b < 2; ++b) {
             for (index i = 0; i < 3; ++i) {
                 double const at = positions[static_cast<std::size_t>(each ? b * 3 + i : i)];
@@ -173,7 +175,7 @@ TEST_F(Append, ChannelScalesOfTheCallersAreUsed) {
     dense_cache<std::int8_t> const keys{head_dim};
     dense_cache<float> const values{head_dim_v};
     channel_scaled_rows<std::int8_t> const to{keys.rows(), bshd<float const>(scales.data(), {1, 1, heads, head_dim})};
-    ASSERT_TRUE(append(k, v, to, values.destination()).ok());
+    ASSERT_TRUE(append(k, v, to, values.destination(), from_beginning, dense_slots{}).ok());
     for (index head = 0; head < heads; ++head) {
         for (index d = 0; d < head_dim; ++d) {
             float const scale = scales[static_cast<std::size_t>(head * head_dim + d)];
@@ -202,6 +204,48 @@ TEST(AppendSlots, PagesAreFoundInTheBlockTable) {
     EXPECT_EQ(v, (std::vector<float>{2, 3, 13, 14, 11, 12, 4, 0, 0, 1}));
 }
 
+TEST(AppendSlots, SequencesMayAppendToOnePageInSlotsOfTheirOwn) {
+    numbered const fresh;
+    std::vector<float> k(2 * 8), v(2 * 8);
+    shape4 const pages{2, 8, 1, 1};
+    std::array<position, 2> const ids{1, 1}, beyond{3, 7}, apart{4, 0};
+    auto const at = [&](auto const& begins) {
+        return append(fresh.keys, fresh.values, encoded_rows<float>{bshd(k.data(), pages)}, encoded_rows<float>{bshd(v.data(), pages)},
+                      {.first = begins}, paged_slots{{ids, 1}});
+    };
+    EXPECT_EQ(at(beyond).code(), errc::table_width);
+    ASSERT_TRUE(at(apart).ok());
+    EXPECT_EQ(v, (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 11, 12, 13, 14, 1, 2, 3, 4}));
+}
+
+TEST(AppendSlots, OneSlotAmongManyPagesThatTwoTokensGoToIsFound) {
+    constexpr index sequences = 3000;
+    std::vector<float> memory(sequences), cache(sequences);
+    std::vector<position> ids(sequences);
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<position>(i * 7 % sequences);
+    std::vector<float> more(sequences);
+    auto const fresh = bshd<float const>(memory.data(), {sequences, 1, 1, 1});
+    auto const run = [&] {
+        return append(fresh, fresh, encoded_rows<float>{bshd(cache.data(), {sequences, 1, 1, 1})},
+                      encoded_rows<float>{bshd(more.data(), {sequences, 1, 1, 1})}, from_beginning, paged_slots{{ids, 1}});
+    };
+    EXPECT_TRUE(run().ok());
+    ids[2998] = ids[17];
+    status const s = run();
+    EXPECT_EQ(s.code(), errc::append_shared_slot);
+    EXPECT_EQ(s.value(0), 2998);
+    EXPECT_EQ(s.value(1), 17);
+    EXPECT_EQ(s.value(2), 17 * 7);
+    std::fill(ids.begin(), ids.end(), position{5});
+    ids.resize(8);
+    numbered const two;
+    status const twice = append(two.keys, two.values, encoded_rows<float>{bshd(cache.data(), {10, 1, 1, 1})},
+                                encoded_rows<float>{bshd(more.data(), {10, 1, 1, 1})}, from_beginning, paged_slots{{ids, 4}});
+    EXPECT_EQ(twice.code(), errc::append_shared_slot);    // a page that stands twice in one sequence's list
+    EXPECT_EQ(twice.value(0), 0);
+    EXPECT_EQ(twice.value(1), 0);
+}
+
 TEST(AppendSlots, ARingGoesRound) {
     numbered const fresh;
     std::vector<float> k(6), v(6);
@@ -217,10 +261,13 @@ class AppendErrors : public Append {
 protected:
     dense_cache<float> keys{head_dim}, values{head_dim_v};
 
-    errc code(append_options const& o) const { return append(k, v, keys.destination(), values.destination(), o).code(); }
+    errc code(append_options o) const {
+        if (o.first.empty()) o.first = beginning;
+        return append(k, v, keys.destination(), values.destination(), o, dense_slots{}).code();
+    }
     template <class Slots>
     errc code_in(Slots const& slots) const {
-        return append(k, v, keys.destination(), values.destination(), {}, slots).code();
+        return append(k, v, keys.destination(), values.destination(), from_beginning, slots).code();
     }
     void TearDown() override { EXPECT_TRUE(keys.memory.poisoned() && values.memory.poisoned()); }
 };
@@ -233,7 +280,10 @@ TEST_F(AppendErrors, SlotsAndPositionsThatAreNotThereAreRefused) {
     EXPECT_EQ(code({.first = negative}), errc::append_beyond);
     EXPECT_EQ(code({.first = three}), errc::append_first);
     EXPECT_EQ(code({.positions = four}), errc::append_positions);
+    EXPECT_EQ(append(k, v, keys.destination(), values.destination(), {}, dense_slots{}).code(), errc::append_first);
     EXPECT_EQ(code({.turn = {.rotary_dim = 66}}), errc::rope_dim);
+    EXPECT_EQ(code({.turn = {.frequencies = frequencies}}), errc::rope_dim);
+    EXPECT_EQ(code({.turn = {.cosines = frequencies, .sines = frequencies}}), errc::rope_dim);
     std::array<float, 64> const table{};
     EXPECT_EQ(code({.turn = {.rotary_dim = 64, .cosines = table, .sines = table}}), errc::rope_position);
 }
@@ -254,18 +304,64 @@ TEST_F(AppendErrors, CachesThatShareMemoryWithTheNewTokensAreRefused) {
     encoded_rows<float> const in_k{bshd(k_numbers.data(), fresh_k)}, in_v{bshd(v_numbers.data(), fresh_v)};
     std::vector<std::int8_t> codes(static_cast<std::size_t>(fresh_k.elements()));
     group_scaled_rows<std::int8_t> const scales_in_v{bshd(codes.data(), fresh_k), bshd(v_numbers.data(), {2, 3, heads, 1}), head_dim};
-    EXPECT_EQ(append(k, v, in_k, values.destination()).code(), errc::append_overlap);
-    EXPECT_EQ(append(k, v, keys.destination(), in_v).code(), errc::append_overlap);
-    EXPECT_EQ(append(k, v, scales_in_v, values.destination()).code(), errc::append_overlap);
-    EXPECT_EQ(append(v, v, in_v, in_v).code(), errc::append_overlap);
+    auto const code_of = [&](auto const& new_k, auto const& to_k, auto const& to_v) {
+        return append(new_k, v, to_k, to_v, from_beginning, dense_slots{}).code();
+    };
+    EXPECT_EQ(code_of(k, in_k, values.destination()), errc::append_overlap);
+    EXPECT_EQ(code_of(k, keys.destination(), in_v), errc::append_overlap);
+    EXPECT_EQ(code_of(k, scales_in_v, values.destination()), errc::append_overlap);
+    EXPECT_EQ(code_of(v, in_v, in_v), errc::append_overlap);
     EXPECT_EQ(k_numbers, k_before);
     EXPECT_EQ(v_numbers, v_before);
     EXPECT_EQ(codes, std::vector<std::int8_t>(codes.size()));
 }
 
+TEST_F(AppendErrors, KeysAndValuesMayInterleaveButNotLieOnOneAnother) {
+    std::vector<float> pool(2 * 6 * heads * 2 * 96, 7.f);
+    shape4 const of_k{2, 6, heads, 32}, of_v{2, 6, heads, 32};
+    auto const narrow_k = bshd<float const>(v_numbers.data(), {2, 3, heads, 32});
+    auto const code_of = [&](index k_at, strides4 k_strides, index v_at, strides4 v_strides) {
+        return append(narrow_k, v, encoded_rows<float>{strided(pool.data() + k_at, of_k, k_strides)},
+                      encoded_rows<float>{strided(pool.data() + v_at, of_v, v_strides)}, from_beginning, dense_slots{})
+            .code();
+    };
+    strides4 const side_by_side{768, 128, 64, 1}, halves_of_entry{768, 64, 32, 1}, heads_first{768, 64, 384, 1};
+    EXPECT_EQ(code_of(0, side_by_side, 32, side_by_side), errc::ok);          // k v of a head, then of the next
+    EXPECT_EQ(code_of(0, halves_of_entry, 384, halves_of_entry), errc::ok);   // an entry's k, then its v
+    EXPECT_EQ(code_of(0, heads_first, 32, heads_first), errc::ok);            // a head's tokens, k v of each
+    EXPECT_EQ(code_of(384, halves_of_entry, 0, {768, 32, 192, 1}), errc::ok); // of unlike strides
+    std::vector<float> const before = pool;
+    EXPECT_EQ(code_of(0, side_by_side, 0, side_by_side), errc::append_caches_overlap);    // MLA: values are a part of the keys
+    EXPECT_EQ(code_of(0, side_by_side, 31, side_by_side), errc::append_caches_overlap);
+    EXPECT_EQ(code_of(0, side_by_side, 33, side_by_side), errc::append_caches_overlap);
+    EXPECT_EQ(code_of(0, halves_of_entry, 383, halves_of_entry), errc::append_caches_overlap);
+    EXPECT_EQ(code_of(0, halves_of_entry, 0, heads_first), errc::append_caches_overlap);
+    EXPECT_EQ(pool, before);
+    std::vector<std::int8_t> codes(static_cast<std::size_t>(2 * of_k.elements()));
+    std::vector<float> scales(static_cast<std::size_t>(of_k.elements()));
+    auto const one_scale = bshd(scales.data(), {2, 6, heads, 1});
+    EXPECT_EQ(append(narrow_k, v, group_scaled_rows{bshd(codes.data(), of_k), one_scale, 32},
+                     group_scaled_rows{bshd(codes.data() + of_k.elements(), of_v), one_scale, 32}, from_beginning, dense_slots{})
+                  .code(),
+              errc::append_caches_overlap);
+}
+
+TEST_F(AppendErrors, TokensOfTwoSequencesForOneSlotOfAPageAreRefused) {
+    std::array<position, 2> const one_page{1, 1}, two{0, 1};    // of 6 slots; 3 tokens a sequence
+    auto const code_at = [&](append_options const& o, block_table const& table) {
+        return append(k, v, keys.destination(), values.destination(), o, paged_slots{table}).code();
+    };
+    std::array<position, 2> const close{1, 3}, from_last{4, 0};
+    std::array<position, 4> const pages{0, 1, 1, 0};
+    EXPECT_EQ(code_at(from_beginning, {one_page, 1}), errc::append_shared_slot);
+    EXPECT_EQ(code_at({.first = close}, {one_page, 1}), errc::append_shared_slot);
+    EXPECT_EQ(code_at({.first = from_last}, {pages, 2}), errc::append_shared_slot);
+    EXPECT_EQ(code_at({.first = close}, {two, 0}), errc::table_width);
+}
+
 TEST_F(AppendErrors, ShapesThatDoNotFitAreRefused) {
     auto const code_of = [&](tensor_view<float const> const& new_k, tensor_view<float const> const& new_v) {
-        return append(new_k, new_v, keys.destination(), values.destination()).code();
+        return append(new_k, new_v, keys.destination(), values.destination(), from_beginning, dense_slots{}).code();
     };
     auto const with = [](tensor_view<float const> t, shape4 shape) { return t.shape = shape, t; };
     EXPECT_EQ(code_of(with(k, {2, 3, 1, head_dim}), v), errc::append_shape);
@@ -282,7 +378,7 @@ TEST_F(AppendErrors, ShapesThatDoNotFitAreRefused) {
 TEST_F(AppendErrors, GroupsThatDoNotDivideARowAndScalesOfAnotherShapeAreRefused) {
     dense_cache<std::int8_t> const eight{head_dim};
     dense_cache<int4_pair> const four{head_dim};
-    auto const code_of = [&](auto const& to) { return append(k, v, to, values.destination()).code(); };
+    auto const code_of = [&](auto const& to) { return append(k, v, to, values.destination(), from_beginning, dense_slots{}).code(); };
     for (index group : {0, -32, 24, 128}) {
         EXPECT_EQ(code_of(group_scaled_rows{eight.rows(), eight.scale_view(), group}), errc::group_not_whole);
     }

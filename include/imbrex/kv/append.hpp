@@ -2,6 +2,7 @@
 // Each new row is read once and written once. A cache is anything that is a row_sink; here are those in dense tensors.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "imbrex/kv/encode.hpp"
@@ -42,7 +43,8 @@ template <class E>
 channel_scaled_rows(tensor_view<E>, tensor_view<float const>) -> channel_scaled_rows<E>;
 
 struct append_options {
-    // Where each sequence's first new token goes, counted from the sequence's beginning: one a sequence, or one for all; none: 0.
+    // Where each sequence's first new token goes, counted from the sequence's beginning: one a sequence, or one for all. There is
+    // no default: in a cache that has something, 0 would be lost tokens.
     std::span<position const> first{};
     rope turn{};    // of the keys
     // Positions to turn by: one a new token, for all sequences alike, or batch x tokens; none: tokens' places in their sequence.
@@ -59,7 +61,9 @@ struct append_options {
 
     // For `batch` sequences of `tokens` new tokens each.
     status check(index batch, index tokens, index head_dim) const noexcept {
-        if (first.size() > 1 && std::ssize(first) != batch) return {errc::append_first, std::ssize(first), batch};
+        bool const lacks_first = first.empty() && batch > 0 && tokens > 0;
+        if (lacks_first || (first.size() > 1 && std::ssize(first) != batch))
+            return {errc::append_first, std::ssize(first), batch};
         if (!positions.empty() && std::ssize(positions) != tokens && std::ssize(positions) != batch * tokens)
             return {errc::append_positions, std::ssize(positions), tokens};
         position lowest = 0, highest = 0;
@@ -112,8 +116,11 @@ constexpr status check_scaled_rows(To const& to, shape4 const& scales, tensor_ro
 // Whether rows that are written with scales beside them, written too, share memory with another tensor.
 template <class To>
 bool touch(To const& to, tensor_facts const& other) noexcept {
-    return detail::share_memory(tensor_facts::of(to.rows), other) || detail::share_memory(tensor_facts::of(to.scales), other);
+    return detail::rows_meet(tensor_facts::of(to.rows), other) || detail::rows_meet(tensor_facts::of(to.scales), other);
 }
+
+// Rows, and their scales where they have some.
+using cache_tensors = std::array<tensor_facts, 2>;
 
 template <class E>
 struct row_writer;
@@ -124,7 +131,8 @@ struct row_writer<encoded_rows<E>> {
 
     shape4 shape() const noexcept { return numbers_of(to.rows); }
     status check(tensor_role role) const noexcept { return check_rows(to.rows, role); }
-    bool touches(tensor_facts const& other) const noexcept { return detail::share_memory(tensor_facts::of(to.rows), other); }
+    bool touches(tensor_facts const& other) const noexcept { return detail::rows_meet(tensor_facts::of(to.rows), other); }
+    cache_tensors tensors() const noexcept { return {tensor_facts::of(to.rows), {}}; }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head));
     }
@@ -143,6 +151,7 @@ struct row_writer<group_scaled_rows<E>> {
         return check_scaled_rows(to, needed, role);
     }
     bool touches(tensor_facts const& other) const noexcept { return touch(to, other); }
+    cache_tensors tensors() const noexcept { return {tensor_facts::of(to.rows), tensor_facts::of(to.scales)}; }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head), to.scales.row(at.entry, at.token, head), to.group);
     }
@@ -154,7 +163,8 @@ struct row_writer<channel_scaled_rows<E>> {
 
     shape4 shape() const noexcept { return numbers_of(to.rows); }
     status check(tensor_role role) const noexcept { return check_scaled_rows(to, {1, 1, shape().heads, shape().head_dim}, role); }
-    bool touches(tensor_facts const& other) const noexcept { return detail::share_memory(tensor_facts::of(to.rows), other); }
+    bool touches(tensor_facts const& other) const noexcept { return detail::rows_meet(tensor_facts::of(to.rows), other); }
+    cache_tensors tensors() const noexcept { return {tensor_facts::of(to.rows), tensor_facts::of(to.scales)}; }
     void write(cache_slot at, index head, float const* row, index n) const noexcept {
         encode_row(row, n, to.rows.row(at.entry, at.token, head), side_scales{to.scales.row(0, 0, head), 1});
     }
@@ -163,6 +173,9 @@ struct row_writer<channel_scaled_rows<E>> {
 // A destination as a row_sink: itself, or the writer of its dense tensors.
 template <class To>
 IMBREX_ALWAYS_INLINE auto sink_of(To const& to) noexcept {
+    static_assert(row_sink<To> || row_sink<row_writer<To>>,
+                  "imbrex: wrap the cache in encoded_rows{view}, group_scaled_rows{view, scales, group} or "
+                  "channel_scaled_rows{view, scales}, which say how rows are written; or give the writer what row_sink asks for");
     if constexpr (row_sink<To>)
         return to;
     else
@@ -181,6 +194,9 @@ status check_appended(tensor_role role, shape4 const& fresh, Sink const& to, app
     for (index s = 0; s < fresh.batch && fresh.tokens > 0; ++s) {
         if (status const found = slots.check(cache, s, o.first_of(s), fresh.tokens); !found) return found;
     }
+    auto const first = [&](index s) { return o.first_of(s); };
+    if constexpr (requires { slots.check_apart(cache, fresh.batch, fresh.tokens, first); })
+        return slots.check_apart(cache, fresh.batch, fresh.tokens, first);
     return {};
 }
 
@@ -190,6 +206,18 @@ status check_apart(tensor_role role, Sink const& to, tensor_facts const& k, tens
     if constexpr (requires { to.touches(k); }) {
         if (to.touches(k)) return {errc::append_overlap, role, static_cast<std::int64_t>(tensor_role::key)};
         if (to.touches(v)) return {errc::append_overlap, role, static_cast<std::int64_t>(tensor_role::value)};
+    }
+    return {};
+}
+
+// Whether the caches of keys and values, as far as they tell, lie apart: neither writes what is of the other.
+template <class Keys, class Values>
+status check_caches_apart(Keys const& keys, Values const& values) noexcept {
+    if constexpr (requires { keys.touches(values.tensors()[0]), values.touches(keys.tensors()[0]); }) {
+        for (int i = 0; i < 2; ++i) {
+            auto const at = static_cast<std::size_t>(i);
+            if (keys.touches(values.tensors()[at]) || values.touches(keys.tensors()[at])) return {errc::append_caches_overlap};
+        }
     }
     return {};
 }
@@ -208,10 +236,12 @@ void append_token(tensor_view<S> const& from, index batch, index token, cache_sl
 
 // Writes new tokens k (batch, tokens, kv_heads, head_dim) and v (.., head_dim_v), of f32, f16 or bf16, to caches of encodings
 // that may differ. Slots say where a sequence's tokens lie: dense_slots, ring_slots or paged_slots{table}; those of k and v are
-// the same. A cache that shares memory with k or v is refused. Nothing is written unless the status is ok.
-template <element S, class K, class V, class Slots = dense_slots>
-status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V const& to_v, append_options const& o = {},
-              Slots const& slots = {}) noexcept {
+// the same. Refused are a cache that shares memory with k, v or the other cache (keys and values of one pool may interleave, but
+// not lie on one another), and two tokens that go to one slot of a page. Of dense and ring caches each sequence has its own
+// entry, and a ring keeps the last of more tokens than it has room for. Nothing is written unless the status is ok.
+template <element S, class K, class V, class Slots>
+status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V const& to_v, append_options const& o,
+              Slots const& slots) noexcept {
     static_assert(!std::is_same_v<storage_of<S>, double>, "imbrex: append takes f32, f16 or bf16; convert the new rows first");
     auto const keys = storage_view(k), values = storage_view(v);
     auto const key_sink = sink_of(to_k);
@@ -227,6 +257,7 @@ status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V
     tensor_facts const fresh_k = tensor_facts::of(keys), fresh_v = tensor_facts::of(values);
     if (status const s = check_apart(tensor_role::key, key_sink, fresh_k, fresh_v); !s) return s;
     if (status const s = check_apart(tensor_role::value, value_sink, fresh_k, fresh_v); !s) return s;
+    if (status const s = check_caches_apart(key_sink, value_sink); !s) return s;
     rope_turn turn;
     for (index b = 0; b < batch; ++b) {
         for (index i = 0; i < tokens; ++i) {
@@ -236,6 +267,16 @@ status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V
             append_token(values, b, i, slots.of(value_sink.shape(), b, token), nullptr, value_sink);
         }
     }
+    return {};
+}
+
+// A pool of pages looks like a dense cache, and an empty cache like a full one: both are always said.
+template <element S, class K, class V>
+status append(tensor_view<S> const&, tensor_view<S> const&, K const& to_k, V const& to_v, append_options const& = {}) noexcept {
+    (void)sink_of(to_k), (void)sink_of(to_v);
+    static_assert(sizeof(S) == 0,
+                  "imbrex: append needs to know where new tokens go: append(k, v, to_k, to_v, {.first = lengths}, slots), slots "
+                  "being dense_slots{}, ring_slots{} or paged_slots{table}");
     return {};
 }
 

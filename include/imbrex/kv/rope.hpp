@@ -23,7 +23,7 @@ enum class rope_pairs : std::int8_t { interleaved, halves };
 // Spans are the caller's memory, and live as long as calls use them.
 struct rope {
     rope_pairs pairs = rope_pairs::halves;
-    index rotary_dim = 0;                    // even, at most head_dim; 0 turns nothing
+    index rotary_dim = 0;                    // even, at most head_dim; 0 without frequencies and tables: turns nothing
     std::span<float const> frequencies{};    // rotary_dim / 2, radians a position; see rope_frequencies
     std::span<float const> cosines{};        // instead of frequencies: rows of rotary_dim / 2 for positions 0, 1, ...
     std::span<float const> sines{};          // as many
@@ -40,7 +40,7 @@ struct rope {
     // Whether it can turn rows of head_dim numbers at positions in [first, last].
     status check(index head_dim, position first, position last) const noexcept {
         if (rotary_dim < 0 || rotary_dim % 2 != 0 || rotary_dim > head_dim) return {errc::rope_dim, rotary_dim, head_dim};
-        if (rotary_dim == 0) return {};
+        if (rotary_dim == 0) return has_tables() || !frequencies.empty() ? status{errc::rope_dim, 0, head_dim} : status{};
         if (!has_tables()) {
             auto const given = static_cast<index>(frequencies.size());
             return given < half() ? status{errc::rope_frequencies_short, given, half()} : status{};
