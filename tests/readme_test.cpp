@@ -46,10 +46,28 @@ TEST(Readme, ACallInTenLines) {
     EXPECT_TRUE(all_finite(out_memory));
 }
 
+TEST(Readme, ScratchForAPlanAndItsWorkers) {
+    auto const x = numbers<float>(2 * 5 * 2 * 8);
+    auto out_memory = nan_of(x.size());
+    auto const q = ix::bshd(x.data(), {2, 5, 2, 8});
+    auto const out = ix::bshd(out_memory.data(), {2, 5, 2, 8});
+    ix::dense_kv const kv{q, q};
+    struct {
+        static void run(ix::index n, ix::task_ref task) { ix::serial_executor::run(n, task); }
+        static ix::index max_workers() { return 3; }
+    } pool;
+    ix::plan plan;
+    ix::status s = ix::plan_for(q, kv, out, plan);
+    ASSERT_TRUE(s.ok()) << s.message().c_str();
+#include "readme_2.inc"
+    EXPECT_TRUE(s.ok()) << s.message().c_str();
+    EXPECT_TRUE(all_finite(out_memory));
+}
+
 TEST(Readme, Rules) {
     std::vector<float> const logits(2, 0.5f);
     std::span<float const> const sinks{logits};
-#include "readme_2.inc"
+#include "readme_3.inc"
     auto const x = numbers<float>(2 * 5 * 2 * 8);
     auto out = nan_of(x.size());
     auto const view = ix::bshd(x.data(), {2, 5, 2, 8});
@@ -94,7 +112,7 @@ TEST(Readme, DecodeOverAPagedCache) {
     ix::status s;
     int steps = 3;
     auto const decoding = [&] { return steps-- > 0; };
-#include "readme_3.inc"
+#include "readme_4.inc"
     EXPECT_TRUE(s.ok()) << s.message().c_str();
     EXPECT_EQ(lengths[7], 8);
     EXPECT_TRUE(all_finite(out_memory));
@@ -105,7 +123,7 @@ TEST(Readme, Rope) {
     auto const before = query_memory;
     float* const query_row = query_memory.data();
     ix::position const position = 3;
-#include "readme_4.inc"
+#include "readme_5.inc"
     double length = 0, length_before = 0;
     for (std::size_t i = 0; i < 128; ++i) length += query_memory[i] * query_memory[i], length_before += before[i] * before[i];
     EXPECT_NEAR(length, length_before, 1e-4);
@@ -121,7 +139,7 @@ TEST(Readme, EncodedCaches) {
     std::vector<float> const scale_memory(2 * 5 * 8, 0.25f);
     auto const k8 = ix::bshd(codes.data(), {2, 5, 8, 128}), v8 = k8;
     auto const k_scales = ix::bshd(scale_memory.data(), {2, 5, 8, 1}), v_scales = k_scales;
-#include "readme_5.inc"
+#include "readme_6.inc"
     auto const q = numbers<float>(8 * 32 * 128);
     auto out = nan_of(q.size());
     auto const runs = [&](auto const& kv, ix::index batch) {
