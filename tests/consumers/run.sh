@@ -32,7 +32,15 @@ install_package() {
 use_find_package() {
     install_package &&
         build find_package -DCMAKE_PREFIX_PATH="$scratch/prefix" &&
-        "$scratch/find_package/consumer" && "$scratch/find_package/consumer_eigen"
+        "$scratch/find_package/consumer" && "$scratch/find_package/consumer_eigen" && unknown_component_is_told
+}
+
+unknown_component_is_told() {
+    local told
+    if told=$(cmake -S "$here/find_package" -B "$scratch/unknown" -DCMAKE_PREFIX_PATH="$scratch/prefix" -DIMBREX_COMPONENT=eigne 2>&1); then
+        return 1
+    fi
+    grep "no component 'eigne'; it has eigen and compiled" <<<"$told"
 }
 
 # Code for several instruction sets, of the installed package; of imbrex::compiled only the plainest, which takes long enough.
