@@ -59,7 +59,7 @@ TEST_F(PlanRefusal, PlanIsForOtherElementTypes) {
     plan p;
     imbrex::problem const shape = fitting.shape;
     ASSERT_TRUE(imbrex::make_plan<precision<bf16>>(shape, p).ok());
-    expect_refused_by(p, errc::plan_dtype, {"query", "element type"});
+    expect_refused_by(p, errc::plan_dtype, {"query's element type is f32", "made for bf16"});
     ASSERT_TRUE((imbrex::make_plan<precision<float, bf16, float, float>>(shape, p).ok()));
     expect_refused_by(p, errc::plan_dtype, {"key"});
     ASSERT_TRUE((imbrex::make_plan<precision<float, float, bf16, float>>(shape, p).ok()));

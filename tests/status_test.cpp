@@ -39,7 +39,7 @@ TEST(Status, CannotTurnIntoAnIntegerAndIsTriviallyCopyable) {
 }
 
 TEST(Status, EveryCodeHasASentenceOfItsOwnThatFitsTheBuffer) {
-    constexpr std::int64_t widest = std::numeric_limits<std::int64_t>::min();
+    constexpr std::int64_t widest = std::numeric_limits<std::int64_t>::min() + 1;
     std::string earlier;
     for (int code = 1; code <= static_cast<int>(last_code); ++code) {
         status_text const text = status{static_cast<errc>(code), widest, widest, widest}.message();
@@ -68,7 +68,8 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
          {"key", "2147483648 sequences or heads", "2147483647"}},
         {status{errc::head_dim_range, tensor_role::query, 2048, 1024}, {"query", "2048", "1024"}},
         {status{errc::head_dim_mismatch, 64, 80}, {"query has head_dim 64", "key has 80", "equal"}},
-        {status{errc::heads_not_divisible, 12, 5}, {"12 query heads", "5 kv heads", "divide"}},
+        {status{errc::heads_not_divisible, 12, 5},
+         {"12 query heads", "5 kv heads", "divide (shapes are batch, tokens, heads, head_dim)"}},
         {status{errc::kv_heads_mismatch, 8, 4}, {"key has 8 heads", "value has 4", "equal"}},
         {status{errc::kv_tokens_mismatch, 100, 99}, {"key has 100 tokens", "value has 99", "equal"}},
         {status{errc::batch_mismatch, tensor_role::key, 3, 2}, {"key has batch 3", "query has 2", "1 to share"}},
@@ -83,11 +84,13 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::over_capacity, tensor_role::key, 513, 512}, {"key", "513", "512"}},
         {status{errc::over_batch, tensor_role::query, 3, 2}, {"query has batch 3", "at most 2", "new plan"}},
         {status{errc::plan_not_made}, {"plan is empty", "make_plan", "status"}},
-        {status{errc::plan_dtype, 1}, {"key", "element type", "new plan"}},
-        {status{errc::plan_isa}, {"plan", "instruction set", "here"}},
+        {status{errc::plan_dtype, 1, imbrex::packed_name("f8_e4m3"), imbrex::packed_name("bf16")},
+         {"key's element type is f8_e4m3 but", "made for bf16;", "new plan"}},
+        {status{errc::plan_isa}, {"plan", "instruction set, which path_of", "here"}},
         {status{errc::plan_products, 1, 0}, {"products::as_stored", "products::widened", "same"}},
         {status{errc::plan_mismatch, 2, 64, 128}, {"head_dim is 64", "made for 128", "new plan"}},
-        {status{errc::workspace_too_small, 10, 4096}, {"10 bytes", "4096", "allocate{}"}},
+        {status{errc::workspace_too_small, 10, 4096, 3},
+         {"10 bytes", "4096 are needed for 3 workers", "(plan, 3), or allocate{}"}},
         {status{errc::workspace_overlap, tensor_role::value}, {"workspace", "value", "its own"}},
         {status{errc::out_of_memory, 4096}, {"4096 bytes", "allocating", "failed"}},
         {status{errc::no_workers, 0, 65536}, {"max_workers() = 0", "between 1 and 65536", "executor"}},
@@ -97,7 +100,7 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
          {"slopes", "8 entries", "needs 40"}},
         {status{errc::rule_axis, 3, 256, 16}, {"256 keys", "16", "1 that serves all"}},
         {status{errc::rule_value, static_cast<std::int64_t>(rule_operand::segment_ids), 3, 17},
-         {"segment ids", "holds 3", "at 17"}},
+         {"segment ids holds 3 at 17", "do not fall", "stride"}},
         {status{errc::starts_missing, tensor_role::query}, {"query's sequence starts", "empty", "one entry more"}},
         {status{errc::starts_order, tensor_role::key, -4, 7},
          {"key's sequence starts", "-4 at entry 7", "less than the entry before"}},
@@ -113,15 +116,15 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
         {status{errc::page_id, 17, 77, 64}, {"id 17 is 77", "64 pages", "check the table"}},
         {status{errc::table_lists, 2, 3}, {"2 starts", "needs 3", "one entry more"}},
         {status{errc::table_order, 1, 4, -1}, {"sequence 1", "starts at 4", "-1 ids"}},
-        {status{errc::table_width, 1, 4, 3}, {"sequence 1 needs 4 pages", "has 3", "right length"}},
+        {status{errc::table_width, 1, 4, 3}, {"sequence 1 needs 4 pages", "has 3", "block_table.width, or starts"}},
         {status{errc::table_ids, 1, 6, 4}, {"sequence 1", "id 6", "only 4 ids"}},
         {status{errc::prefix_mismatch, 2, 64, 128}, {"key's head_dim is 64 in the prefix", "128", "equal"}},
         {status{errc::group_not_whole, tensor_role::key, 80, 32}, {"key has rows of 80", "groups of 32", "divide"}},
         {status{errc::pairs_not_whole, tensor_role::key, 40, 16}, {"key has rows of 40", "int4", "16 at a time"}},
         {status{errc::scales_shape, tensor_role::value, 16, 64}, {"value's scales are 16", "64 are needed"}},
-        {status{errc::append_shape, tensor_role::key, 8, 4}, {"new key rows have 8", "4 is what"}},
+        {status{errc::append_shape, tensor_role::key, 8, 4, 2}, {"new key rows have 8 heads", "the cache has 4", "equal"}},
         {status{errc::append_first, 3, 2}, {"3 first slots", "2 sequences"}},
-        {status{errc::append_beyond, 1, 130, 128}, {"sequence 1", "slot 130", "up to 128"}},
+        {status{errc::append_beyond, 1, 130, 128}, {"sequence 1", "end with slot 129", "are 128 slots, counted from 0"}},
         {status{errc::append_positions, 4, 3}, {"4 positions", "3 new tokens"}},
         {status{errc::append_overlap, tensor_role::key, static_cast<std::int64_t>(tensor_role::value)}, {"cache of keys", "new values", "not in place"}},
         {status{errc::append_caches_overlap}, {"caches of keys and values", "MLA", "share memory"}},
@@ -146,6 +149,34 @@ TEST(Status, SentencesNameTheTensorAndTheOffendingNumbers) {
 
 TEST(Status, RopeWithFrequenciesButNothingToTurnIsToldSo) {
     EXPECT_TRUE(contains(status{errc::rope_dim, 0, 64}.message(), "rotary_dim is 0; set it"));
+}
+
+TEST(Status, SentencesFitTheirNumbers) {
+    auto const expect = [](status const& s, std::string_view piece) {
+        EXPECT_TRUE(contains(s.message(), piece)) << s.message().c_str();
+    };
+    auto const rule = [](rule_operand operand, std::int64_t value, std::int64_t at) {
+        return status{errc::rule_value, static_cast<std::int64_t>(operand), value, at};
+    };
+    expect({errc::append_beyond, 2, -1, 128}, "the first slot of sequence 2 is -1; it must be 0 or more");
+    expect({errc::append_beyond, 2, 2, 1}, "end with slot 1 but there is 1 slot,");
+    expect({errc::append_shape, tensor_role::value, 3, 2, 0}, "new value rows have 3 sequences but the new keys have 2;");
+    expect({errc::append_shape, tensor_role::value, 32, 64, 3}, "32 numbers a row (head_dim) but the cache has 64");
+    expect({errc::over_capacity, tensor_role::key, 1, 0}, "key has 1 token but");
+    expect({errc::workspace_too_small, 1, 64, 1}, "has 1 byte but 64 are needed for 1 worker;");
+    expect(rule(rule_operand::softcap, imbrex::not_a_number, 0), "softcap is NaN; it must be a finite number");
+    expect(rule(rule_operand::window, -2, 0), "window is -2 on the left; it must be 0 or more");
+    expect(rule(rule_operand::window, -2, 1), "window is -2 on the right;");
+    expect(rule(rule_operand::key_lengths, 9, 3), "key lengths holds 9 at 3; it may hold 0 up to the number of keys");
+}
+
+TEST(Status, ANameOfUpToEightCharactersIsKeptInANumber) {
+    for (std::string_view const name : {"", "f32", "f8_e4m3", "eight_ch"}) {
+        status_text text;
+        EXPECT_EQ(text.name(imbrex::packed_name(name)).view(), name);
+    }
+    status_text text;
+    EXPECT_EQ(text.name(imbrex::packed_name("nine_char")).view(), "nine_cha");
 }
 
 TEST(Status, RolesHaveNamesAndOthersAreTensors) {

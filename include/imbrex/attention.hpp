@@ -108,7 +108,7 @@ status check_plan(plan const& p, operands<P, Source> const& x, call_shape const&
     std::string_view const dtypes[] = {dtype_name<typename P::query>(), encoding_name<typename P::key>(),
                                        encoding_name<typename P::value>(), dtype_name<typename P::output>()};
     for (int i = 0; i < 4; ++i) {
-        if (p.dtypes[i] != dtypes[i]) return status{errc::plan_dtype, i};
+        if (p.dtypes[i] != dtypes[i]) return status{errc::plan_dtype, i, packed_name(dtypes[i]), packed_name(p.dtypes[i])};
     }
     if (p.by != P::by) return {errc::plan_products, static_cast<std::int64_t>(P::by), static_cast<std::int64_t>(p.by)};
     if (p.isa != IMBREX_ISA_NAME) return status{errc::plan_isa};
@@ -139,7 +139,8 @@ status checked_call(plan const& p, operands<P, Source> const& x, Rule const& rul
     std::size_t const bytes = workspace_bytes(p, workers);
     if (!o.workspace.may_allocate()) {
         std::size_t const given = o.workspace.data() == nullptr ? 0 : o.workspace.size();
-        if (given < bytes) return {errc::workspace_too_small, static_cast<std::int64_t>(given), static_cast<std::int64_t>(bytes)};
+        if (given < bytes)
+            return {errc::workspace_too_small, static_cast<std::int64_t>(given), static_cast<std::int64_t>(bytes), workers};
         if (status const s = check_workspace(o.workspace.data(), bytes, facts); !s) return s;
     }
     call_memory const memory{o.workspace, bytes};

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "imbrex/config.hpp"
@@ -108,6 +110,54 @@ constexpr std::string_view operand_name(std::int64_t operand) noexcept {
     return operand >= 0 && operand < 16 ? names[operand] : std::string_view{"operand"};
 }
 
+// What the operand may hold.
+constexpr std::string_view operand_range(std::int64_t operand) noexcept {
+    using enum rule_operand;
+    switch (static_cast<rule_operand>(operand)) {
+        case key_lengths:
+        case left_padding: return "0 up to the number of keys";
+        case segment_ids: return "ids that do not fall along a row, and a stride of 0 or more";
+        case sequence_starts: return "0 up to the number of keys, none less than the one before";
+        case relative_bias: return "0 up to 1073741823";
+        case tree: return "no more nodes than keys, entries before their exits and parents before their children";
+        case block_mask: return "sizes of blocks from 1 on, and 0, 1 or 2 for a block";
+        case scales: return "1 or more";
+        case window:
+        case prefix: return "0 or more";
+        case chunk: return "1 up to 2147483647";
+        case softcap: return "a finite number of at least 2^-126";
+        default: return "what the rule's header says";
+    }
+}
+
+// Whether the operand is one number, not many.
+constexpr bool is_one_number(std::int64_t operand) noexcept {
+    using enum rule_operand;
+    auto const o = static_cast<rule_operand>(operand);
+    return o == relative_bias || o == scales || o == window || o == chunk || o == softcap;
+}
+
+// Stands for a number that is none, in place of a value.
+constexpr std::int64_t not_a_number = std::numeric_limits<std::int64_t>::min();
+
+// A name of up to 8 characters, as a status holds it.
+constexpr std::int64_t packed_name(std::string_view name) noexcept {
+    std::uint64_t packed = 0;
+    for (std::size_t i = 0; i < name.size() && i < 8; ++i) packed |= std::uint64_t{static_cast<unsigned char>(name[i])} << 8 * i;
+    return static_cast<std::int64_t>(packed);
+}
+
+// A number of things: "1 token", "2 tokens".
+struct counted {
+    std::int64_t n;
+    std::string_view thing;
+};
+
+constexpr std::string_view shape_axis(std::int64_t axis) noexcept {
+    constexpr std::string_view names[] = {"sequences", "tokens", "heads", "numbers a row (head_dim)"};
+    return axis >= 0 && axis < 4 ? names[axis] : std::string_view{"entries"};
+}
+
 constexpr std::string_view score_axis(std::int64_t axis) noexcept {
     constexpr std::string_view names[] = {"sequences", "query heads", "queries", "keys", "blocks of queries", "blocks of keys"};
     return axis >= 0 && axis < 6 ? names[axis] : std::string_view{"entries"};
@@ -156,6 +206,15 @@ public:
         auto const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
         return *this << std::string_view{digits, static_cast<std::size_t>(end - digits)};
     }
+    status_text& operator<<(counted const& c) noexcept { return *this << c.n << " " << c.thing << (c.n == 1 ? "" : "s"); }
+    // A packed_name.
+    constexpr status_text& name(std::int64_t packed) noexcept {
+        for (auto rest = static_cast<std::uint64_t>(packed); (rest & 255) != 0; rest >>= 8) {
+            char const c = static_cast<char>(rest & 255);
+            *this << std::string_view{&c, 1};
+        }
+        return *this;
+    }
 
 private:
     char text_[320] = {};
@@ -173,29 +232,28 @@ inline status_text role_text(std::int64_t role) noexcept {
 class [[nodiscard]] status {
 public:
     constexpr status() noexcept = default;
-    constexpr status(errc code, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0) noexcept
-        : code_{code}, values_{a, b, c} {}
-    constexpr status(errc code, tensor_role role, std::int64_t b = 0, std::int64_t c = 0) noexcept
-        : status{code, static_cast<std::int64_t>(role), b, c} {}
+    constexpr status(errc code, std::int64_t a = 0, std::int64_t b = 0, std::int64_t c = 0, std::int64_t d = 0) noexcept
+        : code_{code}, values_{a, b, c, d} {}
+    constexpr status(errc code, tensor_role role, std::int64_t b = 0, std::int64_t c = 0, std::int64_t d = 0) noexcept
+        : status{code, static_cast<std::int64_t>(role), b, c, d} {}
 
     constexpr bool ok() const noexcept { return code_ == errc::ok; }
     constexpr explicit operator bool() const noexcept { return ok(); }
     constexpr errc code() const noexcept { return code_; }
-    constexpr std::int64_t value(int i) const noexcept {
-        return values_[i];
-    }    // the offending integers, as the sentence names them
+    // The offending integers, 0 <= i < 4; the sentence tells what they are.
+    constexpr std::int64_t value(int i) const noexcept { return values_[i]; }
 
     // What is wrong, with the values, and what to do, in one sentence.
     inline status_text message() const noexcept;
 
 private:
     errc code_ = errc::ok;
-    std::int64_t values_[3] = {};
+    std::int64_t values_[4] = {};
 };
 
 inline status_text status::message() const noexcept {
     status_text t;
-    auto const [a, b, c] = values_;
+    auto const [a, b, c, d] = values_;
     switch (code_) {
         case errc::ok: return t << "ok";
         case errc::negative_size:
@@ -212,11 +270,11 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: query has head_dim " << a << " but key has " << b << "; they must be equal";
         case errc::heads_not_divisible:
             return t << "imbrex: " << a << " query heads are no multiple of " << b
-                     << " kv heads; pass views whose head counts divide";
+                     << " kv heads; pass views whose head counts divide (shapes are batch, tokens, heads, head_dim)";
         case errc::kv_heads_mismatch:
-            return t << "imbrex: key has " << a << " heads but value has " << b << "; they must be equal";
+            return t << "imbrex: key has " << counted{a, "head"} << " but value has " << b << "; they must be equal";
         case errc::kv_tokens_mismatch:
-            return t << "imbrex: key has " << a << " tokens but value has " << b << "; they must be equal";
+            return t << "imbrex: key has " << counted{a, "token"} << " but value has " << b << "; they must be equal";
         case errc::batch_mismatch:
             return t << "imbrex: " << role_text(a) << " has batch " << b << " but the query has " << c
                      << "; make them equal, or 1 to share one kv among all";
@@ -229,7 +287,8 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << role_text(a) << "'s axis of size " << b << " and stride " << c
                      << " reaches further than addresses do; check its shape and strides";
         case errc::null_data:
-            return t << "imbrex: " << role_text(a) << " has " << b << " tokens but its data pointer is null; pass its memory";
+            return t << "imbrex: " << role_text(a) << " has " << counted{b, "token"}
+                     << " but its data pointer is null; pass its memory";
         case errc::misaligned:
             return t << "imbrex: " << role_text(a) << "'s data pointer is not a multiple of its element's alignment of " << b
                      << " bytes; align it";
@@ -240,15 +299,19 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: output shares memory with " << role_text(a) << "; attention cannot run in place";
         case errc::lse_overlap: return t << "imbrex: lse shares memory with " << role_text(a) << "; give it memory of its own";
         case errc::over_capacity:
-            return t << "imbrex: " << role_text(a) << " has " << b << " tokens but the plan was made for at most " << c
+            return t << "imbrex: " << role_text(a) << " has " << counted{b, "token"} << " but the plan was made for at most " << c
                      << "; make a new plan";
         case errc::over_batch:
             return t << "imbrex: " << role_text(a) << " has batch " << b << " but the plan was made for at most " << c
                      << "; make a new plan";
         case errc::plan_not_made: return t << "imbrex: the plan is empty; call make_plan first and look at its status";
         case errc::plan_dtype:
-            return t << "imbrex: " << role_text(a) << " has another element type than the plan was made for; make a new plan";
-        case errc::plan_isa: return t << "imbrex: the plan was made by code compiled for another instruction set; make it here";
+            t << "imbrex: " << role_text(a) << "'s element type is ";
+            t.name(b) << " but the plan was made for ";
+            return t.name(c) << "; make a new plan";
+        case errc::plan_isa:
+            return t << "imbrex: the plan was made by code compiled for another instruction set, which path_of(plan) names; "
+                        "make it here";
         case errc::plan_products:
             return t << "imbrex: the plan was made for products::" << name_of(static_cast<products>(b))
                      << " but the call asks for products::" << name_of(static_cast<products>(a)) << "; name the same for both";
@@ -256,8 +319,9 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << plan_property(a) << " is " << b << " but the plan was made for " << c
                      << "; make a new plan";
         case errc::workspace_too_small:
-            return t << "imbrex: the workspace has " << a << " bytes but " << b
-                     << " are needed; pass that many, or allocate{} to let the call allocate them";
+            return t << "imbrex: the workspace has " << counted{a, "byte"} << " but " << b << " are needed for "
+                     << counted{c, "worker"} << "; pass workspace_bytes(plan, " << c
+                     << "), or allocate{} to let the call allocate them";
         case errc::workspace_overlap:
             return t << "imbrex: the workspace shares memory with " << role_text(a) << "; give it memory of its own";
         case errc::out_of_memory: return t << "imbrex: allocating a workspace of " << a << " bytes failed";
@@ -275,8 +339,14 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: a rule's tensor has " << b << " " << score_axis(a) << " but this call has " << c
                      << "; give it as many, or 1 that serves all";
         case errc::rule_value:
-            return t << "imbrex: the rule's " << operand_name(a) << " holds " << b << " at " << c
-                     << ", which is out of range or out of order; see the rule's header for what it may hold";
+            t << "imbrex: the rule's " << operand_name(a) << (is_one_number(a) ? " is " : " holds ");
+            if (b == not_a_number)
+                t << "NaN";
+            else
+                t << b;
+            if (a == static_cast<std::int64_t>(rule_operand::window)) t << (c == 0 ? " on the left" : " on the right");
+            if (!is_one_number(a)) t << " at " << c;
+            return t << (is_one_number(a) ? "; it must be " : "; it may hold ") << operand_range(a);
         case errc::starts_missing:
             return t << "imbrex: " << role_text(a)
                      << "'s sequence starts are empty; pass one entry more than there are sequences";
@@ -284,8 +354,8 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << role_text(a) << "'s sequence starts hold " << b << " at entry " << c
                      << ", which is negative or less than the entry before; they must not fall";
         case errc::starts_beyond:
-            return t << "imbrex: " << role_text(a) << "'s sequences end at token " << b << " but it has " << c
-                     << " tokens; the last sequence start is the end of the last sequence";
+            return t << "imbrex: " << role_text(a) << "'s sequences end at token " << b << " but it has " << counted{c, "token"}
+                     << "; the last sequence start is the end of the last sequence";
         case errc::starts_overlap:
             return t << "imbrex: " << role_text(a)
                      << (a == 0 ? "'s sequence starts" : "'s sequence starts, lengths or block table")
@@ -303,9 +373,10 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: there are " << a << " kv lengths but " << b << " sequences of queries; pass one for each";
         case errc::length_range:
             return t << "imbrex: the kv length of sequence " << b << " is " << a << " but must be between 0 and " << c;
-        case errc::page_count: return t << "imbrex: key has " << a << " pages but value has " << b << "; they must be as many";
+        case errc::page_count:
+            return t << "imbrex: key has " << counted{a, "page"} << " but value has " << b << "; they must be as many";
         case errc::page_size:
-            return t << "imbrex: a sequence has " << a << " tokens of keys but pages, or rings, of 0; give them room";
+            return t << "imbrex: a sequence has " << counted{a, "token"} << " of keys but pages, or rings, of 0; give them room";
         case errc::page_id:
             return t << "imbrex: the block table's id " << a << " is " << b << " but there are " << c
                      << " pages, counted from 0; check the table, and the lengths that say how much of it is used";
@@ -316,8 +387,8 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: the block table of sequence " << a << " starts at " << b << " and has " << c
                      << " ids; starts must not fall, and widths are 0 or more";
         case errc::table_width:
-            return t << "imbrex: sequence " << a << " needs " << b << " pages for its length but its block table has " << c
-                     << "; pass all its pages, or its right length";
+            return t << "imbrex: sequence " << a << " needs " << counted{b, "page"} << " for its length but its block table has "
+                     << c << "; pass all its pages (set block_table.width, or starts), or its right length";
         case errc::table_ids:
             return t << "imbrex: the block table of sequence " << a << " reaches to id " << b << " but only " << c
                      << " ids were passed; pass `width` ids for each sequence";
@@ -334,14 +405,16 @@ inline status_text status::message() const noexcept {
             return t << "imbrex: " << role_text(a) << "'s scales are " << b << " in all, or lie along other axes than its rows; "
                      << c << " are needed, see the encoding's header for their shape";
         case errc::append_shape:
-            return t << "imbrex: the new " << role_text(a) << " rows have " << b << " (sequences, tokens, heads or head_dim) but "
-                     << c << " is what the cache, or the other tensor of the call, has";
+            return t << "imbrex: the new " << role_text(a) << " rows have " << b << " " << shape_axis(d) << " but "
+                     << (d < 2 && a == static_cast<std::int64_t>(tensor_role::value) ? "the new keys have " : "the cache has ")
+                     << c << "; make them equal";
         case errc::append_first:
             return t << "imbrex: " << a << " first slots were passed for " << b
                      << " sequences; set append_options::first, one for each or one for all: how many tokens the cache has";
         case errc::append_beyond:
-            return t << "imbrex: the new tokens of sequence " << a << " reach to slot " << b << " but slots are 0 up to " << c
-                     << "; make room first";
+            if (b < 0) return t << "imbrex: the first slot of sequence " << a << " is " << b << "; it must be 0 or more";
+            return t << "imbrex: the new tokens of sequence " << a << " end with slot " << b - 1 << " but there "
+                     << (c == 1 ? "is " : "are ") << counted{c, "slot"} << ", counted from 0; make room first";
         case errc::append_positions:
             return t << "imbrex: " << a << " positions were passed for " << b << " new tokens; pass one for each, or none";
         case errc::append_overlap:
@@ -371,7 +444,8 @@ inline status_text status::message() const noexcept {
                      << " without being it; merge in place into a part of the same type, data and strides, or into other memory";
         case errc::isa_not_chosen:
             return t << "imbrex: no code of this binary may run here, because IMBREX_ISA names a set that is not there, or this "
-                        "processor is older than all; imbrex::compiled::reason() tells which, unset IMBREX_ISA";
+                        "processor is older than all (imbrex::compiled::reason() tells which); unset IMBREX_ISA or build for an "
+                        "older set";
     }
     return t << "imbrex: unknown error";
 }

@@ -29,7 +29,7 @@ TEST(Softcap, TheCapIsFiniteAndPositive) {
     for (double const cap : {0x1p-126, 1.0, 50.0, 0x1p126}) EXPECT_TRUE(softcap{cap}.check({1, 1, 1, 1}).ok()) << cap;
     expect_status(softcap{0}.check({1, 1, 1, 1}), errc::rule_value, rule_operand::softcap, 0, 0);
     expect_status(softcap{-30}.check({1, 1, 1, 1}), errc::rule_value, rule_operand::softcap, -30, 0);
-    expect_status(softcap{std::nan("")}.check({1, 1, 1, 1}), errc::rule_value, rule_operand::softcap, 0, 0);
+    expect_status(softcap{std::nan("")}.check({1, 1, 1, 1}), errc::rule_value, rule_operand::softcap, imbrex::not_a_number, 0);
     expect_status(softcap{HUGE_VAL}.check({1, 1, 1, 1}), errc::rule_value, rule_operand::softcap, 1000000000000000000, 0);
     expect_status(softcap{1e-300}.check({1, 1, 1, 1}), errc::rule_value, rule_operand::softcap, 0, 0);
 }

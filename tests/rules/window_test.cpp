@@ -77,7 +77,7 @@ TEST(Window, RefusesANegativeSide) {
     EXPECT_STATUS(check(window{.left = -1}, {1, 1, 5, 5}), rule_value);
     EXPECT_STATUS(check(window{.right = -2}, {1, 1, 5, 5}), rule_value);
     EXPECT_EQ(check(window{.right = -2}, {1, 1, 5, 5}).message().view(),
-              "imbrex: the rule's window holds -2 at 1, which is out of range or out of order; see the rule's header for what it may hold");
+              "imbrex: the rule's window is -2 on the right; it must be 0 or more");
 }
 
 }    // namespace

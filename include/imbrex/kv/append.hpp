@@ -68,7 +68,8 @@ struct append_options {
             return {errc::append_positions, std::ssize(positions), tokens};
         position lowest = 0, highest = 0;
         for (index s = 0; s < batch; ++s) {
-            if (first_of(s) < 0 || first_of(s) + tokens > max_length) return {errc::append_beyond, s, first_of(s), max_length};
+            index const begin = first_of(s), end = begin + tokens;
+            if (begin < 0 || end > max_length) return {errc::append_beyond, s, begin < 0 ? begin : end, max_length};
             for (index i = 0; i < tokens && turn.has_tables(); ++i) {
                 lowest = std::min(lowest, position_of(s, i, tokens));
                 highest = std::max(highest, position_of(s, i, tokens));
@@ -188,8 +189,8 @@ status check_appended(tensor_role role, shape4 const& fresh, Sink const& to, app
                       Slots const& slots) noexcept {
     if (status const s = to.check(role); !s) return s;
     shape4 const cache = to.shape();
-    if (fresh.heads != cache.heads) return {errc::append_shape, role, fresh.heads, cache.heads};
-    if (fresh.head_dim != cache.head_dim) return {errc::append_shape, role, fresh.head_dim, cache.head_dim};
+    if (fresh.heads != cache.heads) return {errc::append_shape, role, fresh.heads, cache.heads, 2};
+    if (fresh.head_dim != cache.head_dim) return {errc::append_shape, role, fresh.head_dim, cache.head_dim, 3};
     if (fresh.head_dim > max_head_dim) return {errc::head_dim_range, role, fresh.head_dim, max_head_dim};
     for (index s = 0; s < fresh.batch && fresh.tokens > 0; ++s) {
         if (status const found = slots.check(cache, s, o.first_of(s), fresh.tokens); !found) return found;
@@ -250,7 +251,7 @@ status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V
     if (status const s = check_rows(keys, tensor_role::key); !s) return s;
     if (status const s = check_rows(values, tensor_role::value); !s) return s;
     if (values.shape.batch != batch) return {errc::append_shape, tensor_role::value, values.shape.batch, batch};
-    if (values.shape.tokens != tokens) return {errc::append_shape, tensor_role::value, values.shape.tokens, tokens};
+    if (values.shape.tokens != tokens) return {errc::append_shape, tensor_role::value, values.shape.tokens, tokens, 1};
     if (status const s = o.check(batch, tokens, head_dim); !s) return s;
     if (status const s = check_appended(tensor_role::key, keys.shape, key_sink, o, slots); !s) return s;
     if (status const s = check_appended(tensor_role::value, values.shape, value_sink, o, slots); !s) return s;

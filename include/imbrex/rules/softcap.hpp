@@ -28,7 +28,7 @@ struct softcap {
 
     constexpr status check(call_shape const&) const noexcept {
         if (cap >= 0x1p-126 && cap <= 0x1p126) return {};
-        std::int64_t const shown = cap != cap ? 0 : static_cast<std::int64_t>(std::clamp(cap, -1e18, 1e18));
+        std::int64_t const shown = cap != cap ? not_a_number : static_cast<std::int64_t>(std::clamp(cap, -1e18, 1e18));
         return operands::bad_value(rule_operand::softcap, shown, 0);
     }
 };
