@@ -9,15 +9,25 @@
 
 namespace imbrex {
 
+class task_ref;
+class executor_ref;
+
+namespace detail {
+
+// What a reference may be made of; not of a reference itself, which is copied.
+template <class F>
+concept task = !std::same_as<std::remove_cvref_t<F>, task_ref> && std::invocable<F&, index>;
+
+}    // namespace detail
+
 // A task to run for i in [0, n). A reference to a callable of the library's; valid during run() only.
 class task_ref {
 public:
-    template <class F>
-        requires(!std::same_as<std::remove_cvref_t<F>, task_ref> && std::invocable<F&, index>)
-    task_ref(F& f)
-    noexcept
-        : object_{const_cast<void*>(static_cast<void const*>(std::addressof(f)))},
-          call_{[](void* object, index i) { (*static_cast<F*>(object))(i); }} {}
+    template <detail::task F>
+    task_ref(F& f) noexcept
+        : object_{const_cast<void*>(static_cast<void const*>(std::addressof(f)))}, call_{[](void* object, index i) {
+              (*static_cast<F*>(object))(i);
+          }} {}
 
     void operator()(index i) const { call_(object_, i); }
 
@@ -35,6 +45,13 @@ concept executor = requires(E& e, index n, task_ref task) {
     { e.max_workers() } -> std::convertible_to<index>;
 };
 
+namespace detail {
+
+template <class E>
+concept other_executor = !std::same_as<std::remove_cv_t<E>, executor_ref> && executor<E>;
+
+}    // namespace detail
+
 // The default: the caller's own thread.
 struct serial_executor {
     static void run(index n, task_ref task) {
@@ -51,10 +68,8 @@ public:
               return serial_executor::max_workers();
           }} {}
 
-    template <class E>
-        requires(!std::same_as<std::remove_cv_t<E>, executor_ref> && executor<E>)
-    executor_ref(E& e)
-    noexcept
+    template <detail::other_executor E>
+    executor_ref(E& e) noexcept
         : object_{const_cast<void*>(static_cast<void const*>(std::addressof(e)))},
           run_{[](void* object, index n, task_ref task) { static_cast<E*>(object)->run(n, task); }},
           max_workers_{[](void* object) { return static_cast<index>(static_cast<E*>(object)->max_workers()); }} {}

@@ -1,4 +1,8 @@
-// imbrex: fused, tiled, exact attention for CPUs. Everything but the opt-in headers (eigen.hpp, executors/).
+// imbrex: fused, tiled, exact attention for CPUs. Everything but the opt-in headers:
+//   eigen.hpp          views of Eigen's maps and matrices
+//   executors/*.hpp    a small team of threads, OpenMP, any pool that has submit
+//   dispatch.hpp       code for several instruction sets in one binary, chosen at run time
+//   compiled.hpp       common calls compiled beforehand, without templates
 #pragma once
 
 #include "imbrex/attention.hpp"

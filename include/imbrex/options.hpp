@@ -13,7 +13,7 @@ struct options {
     std::optional<double> scale{};    // of q kT; default 1 / sqrt(head_dim)
     row_stats_view<float> lse{};      // receives log(sum(exp(score))) per row, natural; default: not wanted
     executor_ref executor{};          // default: the caller's thread
-    workspace_ref workspace{};        // workspace_bytes() of the caller's, or allocate{}
+    workspace_ref workspace{};        // the caller's, workspace_bytes(plan, workers of the executor), or allocate{}
 };
 
 }    // namespace imbrex

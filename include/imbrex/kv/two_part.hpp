@@ -7,7 +7,8 @@ namespace imbrex {
 
 // prefix: k (1 or batch, P, kv_heads, head_dim), v (1 or batch, P, kv_heads, head_dim_v). suffix: the same with `batch` entries
 // and room for the longest suffix; sequence s has lengths[s] tokens of it, at positions P to P + lengths[s] - 1. What lies beyond
-// is never used. For many sequences on one long prefix, cascade (merge.hpp) reads it once for all of them.
+// is never used. Each sequence reads the prefix for itself; where many share a long one, a call on the prefix and one on the
+// suffixes, merged (merge.hpp), read it once for all: cascade attention.
 template <class K, class V = K>
 struct two_part_kv {
     dense_kv<K, V> prefix;
