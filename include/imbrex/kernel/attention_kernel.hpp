@@ -72,6 +72,7 @@ struct head_pass {
         ++(seen == coverage::full ? counts.full : counts.partial);
         tile = kv.tile(first, last);
     }
+    static constexpr bool reads_blocks = block_unit<Unit>;
     index keys_of_block(index wanted, index all) const noexcept {
         if constexpr (block_unit<Unit>) return std::max(wanted, unit.least_block());
         return all;
@@ -93,14 +94,18 @@ struct head_pass {
     }
 };
 
-// Whether keys of one token lie nearer to each other than those of one head.
+// Whether keys of one token lie nearer to each other than those of one head. Only units that read in blocks care.
 template <class Pass>
 bool heads_lie_between_tokens(std::span<Pass> heads) noexcept {
-    if (heads.size() < 2 || heads[0].tile_keys() < 2 || heads[1].tile_keys() < 2) return false;
-    auto const at = [&](index head, index key) {
-        return reinterpret_cast<std::intptr_t>(heads[static_cast<std::size_t>(head)].tile.keys.row(key));
-    };
-    return std::abs(at(1, 0) - at(0, 0)) < std::abs(at(0, 1) - at(0, 0));
+    if constexpr (Pass::reads_blocks) {
+        if (heads.size() < 2 || heads[0].tile_keys() < 2 || heads[1].tile_keys() < 2) return false;
+        auto const at = [&](index head, index key) {
+            return reinterpret_cast<std::intptr_t>(heads[static_cast<std::size_t>(head)].tile.keys.row(key));
+        };
+        return std::abs(at(1, 0) - at(0, 0)) < std::abs(at(0, 1) - at(0, 0));
+    } else {
+        return false;
+    }
 }
 
 // f(head, some of its tile's keys, what is read next): blocks of each head in turn, in about the order they lie in; of a head
