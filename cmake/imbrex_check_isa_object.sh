@@ -7,7 +7,7 @@ set -euo pipefail
 nm=$1 readelf=$2 object=$3
 shift 3
 
-faults=0 kept=0
+faults=0 kept=0 other_table=
 fault() {
     faults=$((faults + 1))
     if [ "$faults" -le 10 ]; then echo "$object: $1"; fi
@@ -29,7 +29,14 @@ while read -r symbol type _; do
     if [ -z "$symbol" ]; then continue; fi
     case $type in
     [WVu]) fault "weak or unique symbol left: $symbol" ;;
-    *) if matches_kept "$symbol" "$@"; then kept=$((kept + 1)); else fault "unexpected global symbol: $symbol"; fi ;;
+    *)
+        if matches_kept "$symbol" "$@"; then
+            kept=$((kept + 1))
+        else
+            fault "unexpected global symbol: $symbol"
+            case $symbol in imbrex_dispatch_*) other_table=$symbol ;; esac
+        fi
+        ;;
     esac
 done <<<"$defined"
 while read -r symbol _; do
@@ -49,6 +56,11 @@ case $sections in
     ;;
 esac
 if [ "$kept" -eq 0 ]; then fault "exports none of: $*"; fi
+if [ "$kept" -eq 0 ] && [ -n "$other_table" ]; then
+    echo "imbrex_add_dispatch(<name>) and IMBREX_DISPATCH_TABLE(<table>, ...) have to be given the same name"
+elif [ "$kept" -eq 0 ] && [[ $1 == imbrex_dispatch_* ]]; then
+    echo "one of the sources has to have IMBREX_DISPATCH_TABLE(<table>, {...}), <table> being the name given to imbrex_add_dispatch()"
+fi
 
 if [ "$faults" -gt 0 ]; then
     echo "$object: $faults faults"

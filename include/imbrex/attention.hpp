@@ -8,6 +8,14 @@
 
 IMBREX_ISA_BEGIN
 
+namespace call_detail {
+
+// What mask_fn could wrap, given as it is.
+template <class Rule>
+concept bare_function = !rule_part<Rule> && std::is_invocable_v<Rule const&, row_context<position> const&, position, position>;
+
+}    // namespace call_detail
+
 // Exact attention on a plan: out = softmax(scale q kT, where the rule lets a query see a key) v.
 //   q    (batch, Sq, q_heads, head_dim), or packed_queries{(1, tokens, q_heads, head_dim), starts}
 //   kv   dense_kv: keys (batch or 1, Sk, kv_heads, head_dim), values (batch or 1, Sk, kv_heads, head_dim_v); q_heads is a
@@ -27,8 +35,11 @@ IMBREX_ISA_BEGIN
 template <products M, class Queries, class Kv, class O, class Rule = full, class Observer = no_observer>
 status attention(plan const& p, Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
                  Observer&& observer = {}) {
+    static_assert(!std::is_same_v<Rule, options>, "imbrex: the rule comes before the options; pass full{} for all keys");
+    static_assert(!call_detail::bare_function<Rule>,
+                  "imbrex: a lambda is no rule by itself; wrap it in mask_fn{...} or transform_fn(...)");
     static_assert(
-        rule_part<Rule>,
+        rule_part<Rule> || call_detail::bare_function<Rule>,
         "imbrex: the rule lacks keep(ctx, q, kv), which says as a bool or lanes of it whether q may see kv; nor has it a "
         "transform or a sink");
     static_assert(classifies<Rule>,
@@ -76,6 +87,27 @@ template <class Tiles = tuned_tiles, class Queries, class Kv, class O, class Rul
 status attention(Queries const& q, Kv const& kv, tensor_view<O> out, Rule const& rule = {}, options const& o = {},
                  Observer&& observer = {}) {
     return attention<products::as_stored, Tiles>(q, kv, out, rule, o, observer);
+}
+
+// Calls that lack something in the middle, which is told here.
+
+template <class Queries, class Kv, class O>
+status attention(plan const&, Queries const&, Kv const&, tensor_view<O>, options const&) {
+    static_assert(sizeof(O) == 0, "imbrex: the rule comes before the options; pass full{} for all keys");
+    return {};
+}
+template <class Queries, class Kv, class O>
+status attention(Queries const&, Kv const&, tensor_view<O>, options const&) {
+    static_assert(sizeof(O) == 0, "imbrex: the rule comes before the options; pass full{} for all keys");
+    return {};
+}
+template <int Unsaid = 0>
+status make_plan(problem const&, plan&) {
+    static_assert(
+        Unsaid != 0,
+        "imbrex: a plan is for a precision; say make_plan<precision<Q, K, V, O>>(problem, plan), or let plan_for(q, kv, "
+        "out, plan) find it");
+    return {};
 }
 
 IMBREX_ISA_END

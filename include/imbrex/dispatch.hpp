@@ -123,6 +123,9 @@ inline decision decide(std::span<variant const> variants, std::string_view name,
 // Sets that the binary has code for, from the plainest to the best.
 template <class Table>
 std::span<variant const> built() noexcept {
+    static_assert(
+        requires { imbrex_dispatch_variants(static_cast<Table const*>(nullptr)); },
+        "imbrex: nothing says where this table comes from; put IMBREX_DISPATCHED(<table>) after it, in its namespace");
     variant_list const list = imbrex_dispatch_variants(static_cast<Table const*>(nullptr));    // IMBREX_DISPATCHED declares it
     return {list.data, list.size};
 }

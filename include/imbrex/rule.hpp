@@ -92,6 +92,24 @@ inline constexpr bool classifies<chained<A, B>> = classifies<A>&& classifies<B>;
 template <class R>
 concept score_rule = rule_part<R> && classifies<R>;
 
+// softcap{..} | causal{..} && window{..} is (softcap{..} | causal{..}) && window{..} to C++.
+template <rule_part A, rule_part B>
+    requires(!has_keep<A> || !has_keep<B>)
+constexpr A operator&&(A const& a, B const&) noexcept {
+    static_assert(sizeof(A) == 0,
+                  "imbrex: && joins masks, and | binds tighter; put the masks in parentheses: softcap{..} | (causal{..} && "
+                  "window{..})");
+    return a;
+}
+template <rule_part A, rule_part B>
+    requires(!has_keep<A> || !has_keep<B>)
+constexpr A operator||(A const& a, B const&) noexcept {
+    static_assert(sizeof(A) == 0,
+                  "imbrex: || joins masks, and | binds tighter; put the masks in parentheses: softcap{..} | (causal{..} || "
+                  "prefix{..})");
+    return a;
+}
+
 // The questions that the kernel and the units ask of any rule.
 
 template <class R, class Ctx, class Q, class K>

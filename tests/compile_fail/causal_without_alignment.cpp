@@ -1,4 +1,4 @@
-// expect: no matching .*causal
+// expect: deleted (function|constructor).*causal
 #include "imbrex/rules/causal.hpp"
 
 #ifdef IMBREX_EXPECT_FAIL

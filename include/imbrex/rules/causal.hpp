@@ -16,6 +16,7 @@ enum class align {
 struct causal {
     align alignment;
 
+    causal() = delete;    // say causal{align::bottom_right}, for queries at the end of the keys (a kv cache), or top_left
     constexpr explicit causal(align a) noexcept : alignment{a} {}
 
     template <class Q, class K>
