@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -39,6 +40,27 @@ bool really_distinct(tensor_facts const& t) {
     bool distinct = true;
     for_each_address(t, [&](std::uintptr_t p) { distinct = distinct && bytes.insert(p).second; });
     return distinct;
+}
+
+// Rows that meet are told exactly, whether or not strides nest, and of elements of unlike sizes.
+TEST(ChecksOverlap, RowsMeetWhereAnElementIsShared) {
+    std::mt19937 random{20261201};
+    auto const among = [&](index low, index high) { return std::uniform_int_distribution<index>{low, high}(random); };
+    int met = 0;
+    for (int round = 0; round < 20000; ++round) {
+        auto const any = [&](std::uintptr_t address, index bytes) {
+            return tensor_facts{address, bytes, bytes, {among(1, 3), among(1, 3), among(1, 2), among(1, 3)},
+                                {among(-20, 40), among(-9, 20), among(0, 9), 1}};
+        };
+        std::uintptr_t const base = 1 << 20;
+        tensor_facts const a = any(base, among(1, 2) * 2), b = any(base + static_cast<std::uintptr_t>(2 * among(-60, 60)), 2);
+        bool const shared = really_share(a, b);
+        ASSERT_EQ(imbrex::detail::rows_meet(a, b), shared) << "round " << round;
+        ASSERT_EQ(imbrex::detail::rows_meet(b, a), shared) << "round " << round;
+        met += shared;
+    }
+    EXPECT_GT(met, 5000);
+    EXPECT_LT(met, 15000);
 }
 
 // Over thousands of small layouts, negative strides and different element sizes included: memory that is really shared is always

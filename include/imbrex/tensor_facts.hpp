@@ -126,8 +126,8 @@ public:
         footprint const fa{a}, fb{b};
         empty_ = fa.empty() || fb.empty();
         row_a_ = a.shape.head_dim * a.element_bytes, row_b_ = b.shape.head_dim * b.element_bytes;
-        for (int i = 0; i < fa.count; ++i) add(fa.axes[i], a, -1);
-        for (int i = 0; i < fb.count; ++i) add(fb.axes[i], b, 1);
+        add_axes(fa, a, -1);
+        add_axes(fb, b, 1);
         std::sort(steps_, steps_ + count_, [](step const& x, step const& y) { return x.bytes > y.bytes; });
         apart_ = static_cast<index>(fb.first - fa.first);
     }
@@ -138,8 +138,16 @@ private:
         index bytes, low, high;    // low <= i <= high
     };
 
-    void add(axis const& x, tensor_facts const& t, index sign) noexcept {
-        if (x.stride_bytes == t.element_bytes && x.size == t.shape.head_dim) return;    // along a row
+    // All but the one along a row.
+    void add_axes(footprint const& f, tensor_facts const& t, index sign) noexcept {
+        bool row_seen = t.shape.head_dim == 1;
+        for (int i = 0; i < f.count; ++i) {
+            bool const along = !row_seen && f.axes[i].stride_bytes == t.element_bytes && f.axes[i].size == t.shape.head_dim;
+            row_seen = row_seen || along;
+            if (!along) add(f.axes[i], sign);
+        }
+    }
+    void add(axis const& x, index sign) noexcept {
         index const most = sign * (x.size - 1);
         for (int i = 0; i < count_; ++i) {
             if (steps_[i].bytes != x.stride_bytes) continue;

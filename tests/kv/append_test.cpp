@@ -373,6 +373,11 @@ TEST_F(AppendErrors, ShapesThatDoNotFitAreRefused) {
     apart.strides.dim = 2, nowhere.data = nullptr;
     EXPECT_EQ(code_of(apart, v), errc::dim_stride);
     EXPECT_EQ(code_of(k, nowhere), errc::null_data);
+    encoded_rows<float> one_entry = keys.destination(), far = one_entry;
+    one_entry.rows.strides.batch = 0, far.rows.strides.batch = index{1} << 60;
+    auto const code_in = [&](auto const& to) { return append(k, v, to, values.destination(), from_beginning, dense_slots{}).code(); };
+    EXPECT_EQ(code_in(one_entry), errc::output_self_overlap);    // both sequences would write it
+    EXPECT_EQ(code_in(far), errc::too_far);
 }
 
 TEST_F(AppendErrors, GroupsThatDoNotDivideARowAndScalesOfAnotherShapeAreRefused) {
