@@ -124,14 +124,15 @@ class row_meeting {
 public:
     row_meeting(tensor_facts const& a, tensor_facts const& b) noexcept {
         footprint const fa{a}, fb{b};
-        empty_ = fa.empty() || fb.empty();
+        crosses_ = !fa.empty() && !fb.empty() && fa.first < fb.last && fb.first < fa.last;
+        if (!crosses_) return;
         row_a_ = a.shape.head_dim * a.element_bytes, row_b_ = b.shape.head_dim * b.element_bytes;
         add_axes(fa, a, -1);
         add_axes(fb, b, 1);
         std::sort(steps_, steps_ + count_, [](step const& x, step const& y) { return x.bytes > y.bytes; });
         apart_ = static_cast<index>(fb.first - fa.first);
     }
-    bool found() noexcept { return !empty_ && reaches(0, apart_); }
+    bool found() noexcept { return crosses_ && reaches(0, apart_); }
 
 private:
     struct step {
@@ -175,7 +176,7 @@ private:
     int count_ = 0;
     int budget_ = 4096;
     index row_a_ = 0, row_b_ = 0, apart_ = 0;
-    bool empty_ = false;
+    bool crosses_ = false;
 };
 
 inline bool rows_meet(tensor_facts const& a, tensor_facts const& b) noexcept { return row_meeting{a, b}.found(); }

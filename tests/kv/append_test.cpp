@@ -218,6 +218,17 @@ TEST(AppendSlots, SequencesMayAppendToOnePageInSlotsOfTheirOwn) {
     EXPECT_EQ(v, (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 11, 12, 13, 14, 1, 2, 3, 4}));
 }
 
+TEST(AppendSlots, ValuesInPagesOfAnotherSizeAreLookedAtToo) {
+    numbered const fresh;
+    std::vector<float> k(3 * 8), v(3 * 2);
+    std::array<position, 8> const ids{0, 1, 0, 0, 0, 0, 1, 2};
+    std::array<position, 2> const first{0, 4};
+    status const s = append(fresh.keys, fresh.values, encoded_rows<float>{bshd(k.data(), {3, 8, 1, 1})},
+                            encoded_rows<float>{bshd(v.data(), {3, 2, 1, 1})}, {.first = first}, paged_slots{{ids, 4}});
+    EXPECT_EQ(s.code(), errc::append_shared_slot);
+    EXPECT_EQ(s.value(2), 1);
+}
+
 TEST(AppendSlots, OneSlotAmongManyPagesThatTwoTokensGoToIsFound) {
     constexpr index sequences = 3000;
     std::vector<float> memory(sequences), cache(sequences);

@@ -62,9 +62,18 @@ status check_appended(tensor_role role, shape4 const& fresh, Sink const& to, app
     for (index s = 0; s < fresh.batch && fresh.tokens > 0; ++s) {
         if (status const found = slots.check(cache, s, o.first_of(s), fresh.tokens); !found) return found;
     }
+    return {};
+}
+
+// Whether each new token has a slot of its own, in keys and in values; where slots can tell.
+template <class Slots>
+status check_slots_apart(shape4 const& fresh, shape4 const& keys, shape4 const& values, append_options const& o,
+                         Slots const& slots) noexcept {
     auto const first = [&](index s) { return o.first_of(s); };
-    if constexpr (requires { slots.check_apart(cache, fresh.batch, fresh.tokens, first); })
-        return slots.check_apart(cache, fresh.batch, fresh.tokens, first);
+    if constexpr (requires { slots.check_apart(keys, fresh.batch, fresh.tokens, first); }) {
+        if (status const s = slots.check_apart(keys, fresh.batch, fresh.tokens, first); !s) return s;
+        if (values.tokens != keys.tokens) return slots.check_apart(values, fresh.batch, fresh.tokens, first);
+    }
     return {};
 }
 
@@ -122,6 +131,7 @@ status append(tensor_view<S> const& k, tensor_view<S> const& v, K const& to_k, V
     if (status const s = o.check(batch, tokens, head_dim); !s) return s;
     if (status const s = check_appended(tensor_role::key, keys.shape, key_sink, o, slots); !s) return s;
     if (status const s = check_appended(tensor_role::value, values.shape, value_sink, o, slots); !s) return s;
+    if (status const s = check_slots_apart(keys.shape, key_sink.shape(), value_sink.shape(), o, slots); !s) return s;
     tensor_facts const fresh_k = tensor_facts::of(keys), fresh_v = tensor_facts::of(values);
     if (status const s = check_apart(tensor_role::key, key_sink, fresh_k, fresh_v); !s) return s;
     if (status const s = check_apart(tensor_role::value, value_sink, fresh_k, fresh_v); !s) return s;

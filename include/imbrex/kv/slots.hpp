@@ -60,6 +60,7 @@ struct paged_slots {
     // bit of a small map, and only one whose bit is set already is looked for among those before.
     template <class First>
     status check_apart(shape4 const& cache, index batch, index count, First const& first) const noexcept {
+        if (batch == 1 && count == 1) return {};
         std::uint64_t seen[256] = {};
         for (index s = 0; s < batch && count > 0; ++s) {
             index const begin = first(s) / cache.tokens, end = (first(s) + count - 1) / cache.tokens + 1;
