@@ -14,7 +14,7 @@
 namespace imbrex_test {
 namespace {
 
-static_assert(static_cast<int>(errc::scale_not_finite) == 29,
+static_assert(static_cast<int>(errc::scale_not_finite) == 30,
               "a code was added or removed: give it a call here or in attention_plan_errors_test.cpp, then mend this number");
 
 TEST_F(Refusal, ThereIsNoneForTheCallThatTheTestsSpoil) {

@@ -33,7 +33,6 @@ constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
 struct packed_head {
     guarded<std::byte> memory;
     imbrex::amx_blocks blocks;
-    position held_from = 0;
 
     packed_head(imbrex::rows<bf16> k, imbrex::rows<bf16> v, index n, index head_dim, index head_dim_v)
         : memory{static_cast<std::size_t>(imbrex::amx_blocks::whole(n) * (imbrex::amx_geometry::padded(head_dim) +
@@ -43,7 +42,13 @@ struct packed_head {
         blocks = imbrex::amx_blocks::lay_out(arena, head_dim, head_dim_v, n);
         blocks.pack(imbrex::kv_tile<imbrex::rows<bf16>, imbrex::rows<bf16>>{k, v}, n);
     }
-    imbrex::amx_tile tile(index begin, index) const { return blocks.from(begin).tile(); }
+    // What the loop takes: a head is a value.
+    struct view {
+        imbrex::amx_blocks blocks;
+        position held_from = 0;
+        imbrex::amx_tile tile(index begin, index) const { return blocks.from(begin).tile(); }
+    };
+    view head() const { return {blocks}; }
 };
 
 struct shape {
@@ -105,13 +110,13 @@ struct AmxUnit : testing::Test {
         rows.out = outputs.data(), rows.out_token = s.group * s.head_dim_v, rows.out_head = s.head_dim_v;
         rows.lse = lse.data(), rows.lse_token = s.group, rows.lse_head = 1;
         rows.group = s.group;
-        packed_head const kv{{keys.data(), s.head_dim}, {values.data(), s.head_dim_v}, s.kv_tokens, s.head_dim, s.head_dim_v};
+        packed_head const packed{{keys.data(), s.head_dim}, {values.data(), s.head_dim_v}, s.kv_tokens, s.head_dim, s.head_dim_v};
         unit_type unit{scratch, rule, ctx, s.head_dim, s.head_dim_v, factor};
         index const most = imbrex::amx_geometry::max_rows * imbrex::amx_geometry::max_parts;
         for (rows.first = 0; rows.first < s.rows(); rows.first += most) {
             rows.count = std::min(most, s.rows() - rows.first);
             imbrex::no_observer observer;
-            imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule, ctx, s.kv_cols, observer);
+            imbrex::attend(unit, rows, packed.head(), {0, ctx.kv_len}, rule, ctx, s.kv_cols, observer);
             unit.finish(rows);
         }
         for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(outputs[i]);

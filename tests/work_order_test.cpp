@@ -148,12 +148,14 @@ TEST(WorkOrder, PartsOfAHeadAreItemsInTheirOrderWithStatesSideBySide) {
 
 // Heads that lie side by side: every part of every head is in one item, of as many heads as leave each worker several items.
 TEST(WorkOrder, HeadsThatLieApartAreReadTogetherWhileAllWorkersHaveItems) {
+    auto const evenly = [](index most) { return (20 + (20 + most - 1) / most - 1) / ((20 + most - 1) / most); };    // of 20 heads
     starts const q = from_lengths({1, 30, 1}), kv = from_lengths({20000, 30, 100});
     ordered x{packed(q), packed(kv), 20, imbrex::kv_layout::strided, 128};
-    ASSERT_EQ(x.p.heads_together, 10);    // of their scratch there is no more
+    index const most_together = x.p.heads_together;    // of whose scratch there is no more
+    ASSERT_GE(most_together, 6);
     struct {
         index workers, together;
-    } const cases[] = {{1, 10}, {8, 5}, {64, 1}};    // 220 parts of heads: 8 workers want 4 items each
+    } const cases[] = {{1, evenly(most_together)}, {8, evenly(220 / 32)}, {64, evenly(1)}};    // 220 parts of heads, 4 a worker
     for (auto const& c : cases) {
         x.memory.resize(imbrex::workspace_bytes(x.p, c.workers));
         auto const moved = reinterpret_cast<std::uintptr_t>(x.memory.data());

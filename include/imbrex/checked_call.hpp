@@ -64,7 +64,8 @@ status check_plan(plan const& p, operands<P, Source> const& x, call_shape const&
     for (int i = 0; i < 4; ++i) {
         if (p.dtypes[i] != dtypes[i]) return status{errc::plan_dtype, i, packed_name(dtypes[i]), packed_name(p.dtypes[i])};
     }
-    if (p.by != P::by) return {errc::plan_products, static_cast<std::int64_t>(P::by), static_cast<std::int64_t>(p.by)};
+    if (constexpr products by = products_of<P>; p.by != by)
+        return {errc::plan_products, static_cast<std::int64_t>(by), static_cast<std::int64_t>(p.by)};
     if (p.isa != IMBREX_ISA_NAME) return status{errc::plan_isa};
     index const planned[] = {p.shape.q_heads, p.shape.kv_heads, p.shape.head_dim, p.shape.head_dim_v};
     index const actual[] = {x.q.shape.heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()};

@@ -264,7 +264,7 @@ status make_plan(problem shape, plan& out) noexcept {
     p.dtypes[1] = encoding_name<typename P::key>();
     p.dtypes[2] = encoding_name<typename P::value>();
     p.dtypes[3] = dtype_name<typename P::output>();
-    p.by = P::by;
+    p.by = products_of<P>;
     p.isa = IMBREX_ISA_NAME;
     out = p;
     return {};

@@ -33,7 +33,6 @@ concept precision_policy = requires {
     typename P::value;
     typename P::output;
     typename P::score;
-    { P::by } -> std::convertible_to<products>;
 };
 
 }    // namespace imbrex

@@ -1,6 +1,7 @@
 // The arithmetic that a precision policy chooses.
 #pragma once
 
+#include <concepts>
 #include <string_view>
 
 namespace imbrex {
@@ -26,5 +27,14 @@ constexpr std::string_view name_of(products p) noexcept {
     constexpr std::string_view names[] = {"as_stored", "widened", "eight_bit"};
     return names[static_cast<int>(p)];
 }
+
+// Those of a precision policy; one of the caller's own need not say.
+template <class P>
+inline constexpr products products_of = products::as_stored;
+template <class P>
+    requires requires {
+        { P::by } -> std::convertible_to<products>;
+    }
+inline constexpr products products_of<P> = P::by;
 
 }    // namespace imbrex

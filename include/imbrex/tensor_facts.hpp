@@ -129,7 +129,9 @@ public:
         row_a_ = a.shape.head_dim * a.element_bytes, row_b_ = b.shape.head_dim * b.element_bytes;
         add_axes(fa, a, -1);
         add_axes(fb, b, 1);
-        std::sort(steps_, steps_ + count_, [](step const& x, step const& y) { return x.bytes > y.bytes; });
+        for (int i = 1; i < count_; ++i) {    // from the largest stride down
+            for (int j = i; j > 0 && steps_[j].bytes > steps_[j - 1].bytes; --j) std::swap(steps_[j], steps_[j - 1]);
+        }
         apart_ = static_cast<index>(fb.first - fa.first);
     }
     bool found() noexcept { return crosses_ && reaches(0, apart_); }

@@ -9,8 +9,8 @@
 //     s = (q_unit x q) k x key scale,    o = sum w v x w_unit,    w = round(p x value scale / w_unit)
 //
 // 32/8 heads, D=128, kv of 67 MB and more, times the tokens/s of widened bf16 on huge pages (4 KB pages): int8 with a scale a row
-// 1.73 (1.58), by one byte 2.11 (1.96); q8_0 1.37 (1.22), q4_0 1.47 (1.36), int4 in groups of 32 1.42 (1.36), int8 in groups of 32
-// 1.30 (1.19). AMD Zen 4, g++ 12, 2026-12-01.
+// 1.73 (1.58), by one byte 2.11 (1.96); q8_0 1.37 (1.22), q4_0 1.47 (1.36), int4 in groups of 32 1.42 (1.36), int8 in groups of
+// 32 1.30 (1.19). AMD Zen 4, g++ 12, 2026-12-01.
 #pragma once
 
 #include "imbrex/products.hpp"
@@ -248,7 +248,7 @@ private:
 // How a policy rounds queries and weights. (Weights of group_values have 15 bits and a sign by any.)
 template <class P>
 inline constexpr integer_width integer_width_of =
-    P::by == products::eight_bit ? integer_width::one_byte : integer_width::two_bytes;
+    products_of<P> == products::eight_bit ? integer_width::one_byte : integer_width::two_bytes;
 
 // For int8 keys and values with one scale a row.
 template <class P, class Rule, int R, class Tile, integer_width Width = integer_width_of<P>>
@@ -265,11 +265,12 @@ using narrow_group_unit =
 // Whether the few rows of int8 keys and values with one scale each are this unit's.
 template <class P>
 inline constexpr bool integer_unit =
-    P::by != products::widened&& std::is_same_v<typename P::key, std::int8_t>&& std::is_same_v<typename P::value, std::int8_t>;
+    products_of<P> !=
+    products::widened&& std::is_same_v<typename P::key, std::int8_t>&& std::is_same_v<typename P::value, std::int8_t>;
 
 // Whether those of keys and values in groups may be.
 template <class P>
-inline constexpr bool group_unit = P::by != products::widened&& grouped<typename P::key>&& grouped<typename P::value>;
+inline constexpr bool group_unit = products_of<P> != products::widened&& grouped<typename P::key>&& grouped<typename P::value>;
 
 IMBREX_ISA_END
 

@@ -11,6 +11,7 @@
 
 #if defined(IMBREX_HAS_BF16_PAIRS)
 
+#include "imbrex/products.hpp"
 #include "imbrex/units/wide_rows.hpp"
 
 IMBREX_ISA_BEGIN
@@ -19,7 +20,7 @@ IMBREX_ISA_BEGIN
 template <class P>
 inline constexpr bool pairs_unit =
     std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&& std::is_same_v<typename P::value, bf16>&&
-        std::is_same_v<typename P::output, bf16>&& P::by != products::widened;
+        std::is_same_v<typename P::output, bf16>&& products_of<P> != products::widened;
 
 template <class P, class Rule>
 class wide_bf16_unit : public wide_rows<P, Rule> {
