@@ -10,7 +10,7 @@
 
 IMBREX_ISA_BEGIN
 
-// Precisions that are bf16 all through. Outputs wider than bf16 would show that weights are cut to it.
+// Precisions that are bf16 all through. Outputs wider than bf16 would show that weights are rounded to it.
 template <class P>
 inline constexpr bool multiplies_bf16 =
     products_of<P> != products::widened&& std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&&

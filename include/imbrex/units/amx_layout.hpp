@@ -54,7 +54,7 @@ struct amx_scratch {
         float* top;
         float* limit;
         float* l;                      // sums of weights as they are multiplied
-        float* l_exact;                // before they are cut
+        float* l_exact;                // before they are rounded
         lane_int<float>* positions;    // the query and its head, of each row
         lane_int<float>* heads;
     };

@@ -81,7 +81,7 @@ public:
         plan_scores(first, tile, 0);
         first.finish(tiles_);
         for (int b = 0; b < count_blocks_; ++b) {
-            wants_exact_sum_ ? step<row_sums::exact_too>(tile, b) : step<row_sums::cut>(tile, b);
+            wants_exact_sum_ ? step<row_sums::exact_too>(tile, b) : step<row_sums::rounded>(tile, b);
         }
         drain();
     }

@@ -3,9 +3,9 @@
 // A weight is 2^(c s - top) where top is a whole number near the row's largest c s: c s is split into the nearest whole number,
 // whose difference to top is added to the exponent, and the rest, of which a polynomial of degree 3 is within 7.5e-5 (minimax).
 // Weights below 2^-125 are 0. Numbers c s beyond 2^20 would lose their fraction: such scores are counted from a base of their
-// row. Decision: weights are cut to bf16, not rounded. Their sum is that of the cut ones, so what all have lost on average has no
-// effect, and what is left is spread as errors of rounding are; it saves 2 of 15 operations.
-// The log-sum-exp is of weights of degree 4, within 2.7e-6, before they are cut. Held by tests/units_amx_test.cpp.
+// row. Weights are rounded to bf16 by half an ulp added before they are cut: cut alone, a few nearly equal ones would be off by
+// twice as much. The sum that outputs are divided by is that of the rounded ones.
+// The log-sum-exp is of weights of degree 4, within 2.7e-6, before they are rounded. Held by tests/units_amx_test.cpp.
 // Memory a block: scores once from L1, weights once to it.
 #pragma once
 
@@ -19,23 +19,27 @@ namespace amx_detail {
 inline constexpr int vectors_of_half = 16 / W;
 using half_vectors = array_of<V, vectors_of_half>;
 
-// p 2^n, where n is in the low bits of `shifted`; 0 where s < low.
+// p 2^n, and the bits of `more` added, where n is in the low bits of `shifted`; 0 where s < low.
+inline constexpr std::int32_t half_an_ulp = 0x8000;    // of bf16
 #if defined(IMBREX_HAS_AVX512)
+template <std::int32_t More = 0>
 IMBREX_ALWAYS_INLINE V scaled_weight(V p, V shifted, V s, V low) noexcept {
     __mmask16 const seen = _mm512_cmp_ps_mask(s.data, low.data, _CMP_NLT_UQ);    // NaN is
-    __m512i const exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted.data), 23);
+    __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted.data), 23);
+    if constexpr (More != 0) exponent = _mm512_maskz_or_epi32(0xffff, exponent, _mm512_set1_epi32(More));
     return V(_mm512_castsi512_ps(_mm512_maskz_add_epi32(seen, _mm512_castps_si512(p.data), exponent)));
 }
 #else
+template <std::int32_t More = 0>
 IMBREX_ALWAYS_INLINE V scaled_weight(V p, V shifted, V s, V low) noexcept {
-    I const exponent = reinterpret_lanes<std::int32_t>(shifted) << 23;
+    I const exponent = (reinterpret_lanes<std::int32_t>(shifted) << 23) + I(More);
     return xsimd::select(s < low, V(0.0f), reinterpret_lanes<float>(I(reinterpret_lanes<std::int32_t>(p) + exponent)));
 }
 #endif
 
-// Which sums a row wants: the cut weights, by which its outputs are divided, so that values of 1 give 1; and those before, for
-// the log-sum-exp.
-enum class row_sums { cut, exact_too };
+// Which sums a row wants: the rounded weights, by which its outputs are divided, so that values of 1 give 1; and those before,
+// for the log-sum-exp.
+enum class row_sums { rounded, exact_too };
 
 // What rows are weighed by: max_rows numbers each.
 struct row_tops {
@@ -75,7 +79,7 @@ struct row_weights {
         }
         V p = simd::fma(V(0.0551716691f), f, V(0.242611122f));
         p = simd::fma(p, f, V(0.693260985f));
-        return scaled_weight(simd::fma(p, f, V(0.999928074f)), shifted, s, low);
+        return scaled_weight<half_an_ulp>(simd::fma(p, f, V(0.999928074f)), shifted, s, low);
     }
 };
 

@@ -7,11 +7,10 @@
 // find out is therefore done in accumulate().
 // The top that weights are counted from is raised, and o and l shrunk, only when a row's score is 2^8 above it: o lies in memory.
 // Each row decides for itself, so that its bits do not depend on the others.
-// Weights are cut to bf16; a row is divided by the sum of its cut weights, summed in the tile unit's order, so that values of 1
-// give 1. The log-sum-exp takes those before.
-// Memory traffic of 32 rows and a block: K and V once from L2, where the other rows find them too; Q, S, P and O stay in L1 and
-// L2 (64 KB at D = 128). Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867, Alg. 3; tiling: Dao et al. 2022,
-// arXiv:2205.14135.
+// Weights are rounded to bf16; a row is divided by the sum of its rounded ones, summed in the tile unit's order, so that values
+// of 1 give 1. The log-sum-exp takes those before. Memory traffic of 32 rows and a block: K and V once from L2, where the other
+// rows find them too; Q, S, P and O stay in L1 and L2 (64 KB at D = 128). Online softmax: Milakov & Gimelshein 2018,
+// arXiv:1805.02867, Alg. 3; tiling: Dao et al. 2022, arXiv:2205.14135.
 #pragma once
 
 #include "imbrex/units/amx_rows.hpp"
