@@ -169,7 +169,7 @@ double largest(tensor_view<T> t) {
 // The accuracy rule of the library. Against the naive computation in a wider type on the same (rounded) inputs, the largest error
 // over the tensor is at most twice that of the naive computation in the scores' own type + 2e-6 max|V|, and half an ulp of a
 // 16-bit output; strict: besides at most 4e-6 max|V|. The log-sum-exp: 1e-5 of max(1, |lse|).
-// Where the wide unit multiplies bf16 in pairs, the naive computation rounds its weights to bf16 too.
+// Where the wide unit multiplies bf16 in pairs or on tiles, the naive computation rounds its weights to bf16 too.
 // f64 is held to the same, scaled from f32's epsilon to its own (but for the log-sum-exp, which is an f32 there too).
 enum class accuracy { rule, strict };
 
@@ -185,14 +185,25 @@ inline double lse_error(double ours, double right) {
     return std::abs(ours - right) / std::max(1.0, std::abs(right));
 }
 
+// What becomes of weights in the wide unit that this processor has for a precision.
+template <class P>
+weights weights_of_wide_unit() {
+    imbrex::plan p;
+    EXPECT_TRUE(imbrex::make_plan<P>({.q_tokens = 64, .kv_tokens = 64, .head_dim = 64}, p).ok());
+    return p.wide == imbrex::wide_kind::amx_tiles    ? weights::as_bf16_of_whole_powers
+           : p.wide == imbrex::wide_kind::bf16_pairs ? weights::as_bf16
+                                                     : weights::as_computed;
+}
+
 template <class Q, class K, class V, class O>
 void measure(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, tensor_view<O> out, imbrex::row_stats_view<float> lse_of,
              visibility const& sees, double scale, largest_errors& e, score_effects const& effects = {}) {
     using S = typename imbrex::precision<Q, K, V, O>::score;
     using wide = std::conditional_t<std::is_same_v<S, double>, long double, double>;
     auto const exact = naive_attention<wide>(q, k, v, scale, sees, effects);
-    bool const pairs = imbrex::pairs_unit<imbrex::precision<Q, K, V, O>> && q.shape.tokens * (q.shape.heads / k.shape.heads) > imbrex::tune::narrow_rows;
-    auto const naive = naive_attention<S>(q, k, v, scale, sees, effects, pairs ? weights::as_bf16 : weights::as_computed);
+    bool const wide_rows = q.shape.tokens * (q.shape.heads / k.shape.heads) > imbrex::tune::narrow_rows;
+    auto const naive = naive_attention<S>(q, k, v, scale, sees, effects,
+                                          wide_rows ? weights_of_wide_unit<imbrex::precision<Q, K, V, O>>() : weights::as_computed);
     for_each_row(out, [&](index b, index i, index h, O const* row) {
         SCOPED_TRACE(testing::Message() << "batch " << b << ", query " << i << ", head " << h);
         for (index d = 0; d < out.shape.head_dim; ++d) {

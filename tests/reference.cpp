@@ -64,10 +64,12 @@ head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values,
             highest = std::max(highest, weight_of[j]);
         }
         S sum = effects.sink != nothing ? std::exp(effects.sink - highest) : S(0);
-        S used = sum;
+        S const octaves = highest / std::log(S(2));
+        S const unit = rounding == weights::as_bf16_of_whole_powers && highest != nothing ? std::exp2(octaves - std::round(octaves)) : S(1);
+        S used = sum * unit;
         for (index j = 0; j < keys.rows; ++j) {
             S const weight = weight_of[j] != nothing ? std::exp(weight_of[j] - highest) : S(0);
-            weight_of[j] = rounding == weights::as_bf16 ? rounded_to_bf16(weight) : weight;
+            weight_of[j] = rounding == weights::as_computed ? weight : rounded_to_bf16(weight * unit);
             sum += weight;
             used += weight_of[j];
         }

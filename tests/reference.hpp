@@ -39,7 +39,9 @@ struct score_effects {
 
 // What becomes of a weight before it meets its value. as_bf16: rounded to bf16, and the outputs divided by the sum of rounded ones,
 // as a computation of bf16 by dot products of bf16 must do; the log-sum-exp is that of the weights as they were.
-enum class weights { as_computed, as_bf16 };
+// as_bf16_of_whole_powers: likewise, of weights that are counted not from the row's largest score but from the whole power of two next
+// to it, as a computation must that changes the power by its exponent alone.
+enum class weights { as_computed, as_bf16, as_bf16_of_whole_powers };
 
 // Row after row. (Eigen stays in reference.cpp, which every test would have to compile otherwise.)
 template <class S>

@@ -22,7 +22,8 @@ struct amx_family {
     static constexpr std::string_view note = Tiles::note;
     static std::string_view refusal() noexcept { return Tiles::refusal(); }
 
-    static constexpr index vector_rows = 16;    // of half a tile of rows
+    static constexpr index vector_rows = 16;                 // of half a tile of rows
+    static constexpr index tile_bytes = index{128} << 10;    // of keys and values
     static constexpr index max_rows = amx_geometry::max_rows * amx_geometry::max_parts;
 
     template <class Rule>
@@ -48,7 +49,10 @@ struct amx_family {
         index rows = std::min(s.q_rows, max_rows);
         index const heads = std::max<index>(1, std::min(p.batch, max_length) * p.kv_heads);
         while (rows > amx_geometry::max_rows && p.group() * p.q_tokens / rows * heads < tune::work_items) rows /= 2;
-        return {rows, amx_blocks::whole(s.kv_cols)};
+        // Where tiles are made one by one they fit L2 beside all else.
+        index const key_bytes = 2 * (amx_geometry::padded(p.head_dim) + amx_geometry::padded(p.head_dim_v));
+        index const most_cols = std::max(tile_bytes / key_bytes / amx_geometry::block, index{1}) * amx_geometry::block;
+        return {rows, std::min(amx_blocks::whole(s.kv_cols), most_cols)};
     }
     static constexpr packing_policy packs(kv_layout) noexcept { return {tune::pack_from_row_tiles, packing_policy::which::all}; }
 };
