@@ -27,14 +27,6 @@ dense<S> product(A const& a, B const& b) {
     }
 }
 
-// Eight bits of fraction with the leading one, to nearest.
-template <class S>
-S rounded_to_bf16(S x) {
-    if (!std::isfinite(x) || x == 0) return x;
-    int const exponent = std::ilogb(x);
-    return std::ldexp(std::nearbyint(std::ldexp(x, 7 - exponent)), exponent - 7);
-}
-
 }    // namespace
 
 template <class S>
@@ -64,12 +56,11 @@ head_outcome<S> naive_head(matrix<S> const& q, matrix<S> keys, matrix<S> values,
             highest = std::max(highest, weight_of[j]);
         }
         S sum = effects.sink != nothing ? std::exp(effects.sink - highest) : S(0);
-        S const octaves = highest / std::log(S(2));
-        S const unit = rounding == weights::as_bf16_of_whole_powers && highest != nothing ? std::exp2(octaves - std::round(octaves)) : S(1);
+        S const unit = highest != nothing ? unit_of_weights(rounding, highest) : S(1);
         S used = sum * unit;
         for (index j = 0; j < keys.rows; ++j) {
             S const weight = weight_of[j] != nothing ? std::exp(weight_of[j] - highest) : S(0);
-            weight_of[j] = rounding == weights::as_computed ? weight : rounded_to_bf16(weight * unit);
+            weight_of[j] = rounded_weight(rounding, weight * unit);
             sum += weight;
             used += weight_of[j];
         }

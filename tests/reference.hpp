@@ -3,6 +3,7 @@
 // arithmetic, and it has its own idea of what causal means.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -42,6 +43,25 @@ struct score_effects {
 // as_bf16_of_whole_powers: likewise, of weights that are counted not from the row's largest score but from the whole power of two next
 // to it, as a computation must that changes the power by its exponent alone.
 enum class weights { as_computed, as_bf16, as_bf16_of_whole_powers };
+
+// Eight bits of fraction with the leading one, to nearest.
+template <class S>
+S rounded_to_bf16(S x) {
+    if (!std::isfinite(x) || x == 0) return x;
+    int const exponent = std::ilogb(x);
+    return std::ldexp(std::nearbyint(std::ldexp(x, 7 - exponent)), exponent - 7);
+}
+
+// What the weight of the largest score is before it is rounded; and what becomes of a weight.
+template <class S>
+S unit_of_weights(weights rounding, S highest) {
+    S const octaves = highest / std::log(S(2));
+    return rounding == weights::as_bf16_of_whole_powers ? std::exp2(octaves - std::round(octaves)) : S(1);
+}
+template <class S>
+S rounded_weight(weights rounding, S weight) {
+    return rounding == weights::as_computed ? weight : rounded_to_bf16(weight);
+}
 
 // Row after row. (Eigen stays in reference.cpp, which every test would have to compile otherwise.)
 template <class S>

@@ -307,6 +307,14 @@ TYPED_TEST(UnitConformance, AnyHeadSize) {
     }
 }
 
+// Scale 1 and more, with rows that see no key: their maximum is as low as a number can be.
+TYPED_TEST(UnitConformance, RowsWithoutKeysUnderALargeScale) {
+    for (index const head_dim : {1, 2}) {
+        this->expect_right({.q_tokens = std::min<index>(9, TypeParam::max_rows), .keys = 2, .head_dim = head_dim, .head_dim_v = 3});
+        if (this->HasFatalFailure()) return;
+    }
+}
+
 TYPED_TEST(UnitConformance, RowsOfSeveralHeadsAndTokens) {
     for (index const group : {2, 3, 5}) {
         for (index const tokens : {1, 2, 7}) {

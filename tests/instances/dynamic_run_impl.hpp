@@ -42,7 +42,8 @@ struct plain_row {
 
 // softmax(rule(scale q kT)) v of one query.
 template <class S, class P>
-plain_row<S> plain_attention(dynamic_case const& c, call_tensors<P> const& t, index b, index h, index i, std::vector<char> const& seen) {
+plain_row<S> plain_attention(dynamic_case const& c, call_tensors<P> const& t, index b, index h, index i, std::vector<char> const& seen,
+                             weights rounding = weights::as_computed) {
     index const kv_head = h / (c.q_heads / c.kv_heads), kv_batch = c.one_kv != 0 ? 0 : b;
     S const nothing = -std::numeric_limits<S>::infinity();
     std::vector<S> scores(static_cast<std::size_t>(c.kv_tokens), nothing);
@@ -65,17 +66,23 @@ plain_row<S> plain_attention(dynamic_case const& c, call_tensors<P> const& t, in
     }
     plain_row<S> row{std::vector<S>(static_cast<std::size_t>(c.head_dim_v)), nothing};
     if (highest == nothing) return row;
+    S used = 0;
+    S const unit = unit_of_weights(rounding, highest);
     for (index j = 0; j < c.kv_tokens; ++j) {
-        S const weight = std::exp(scores[static_cast<std::size_t>(j)] - highest);
-        if (weight == 0) continue;
-        sum += weight;
+        S const as_it_was = std::exp(scores[static_cast<std::size_t>(j)] - highest), weight = rounded_weight(rounding, as_it_was * unit);
+        if (as_it_was == 0) continue;
+        sum += as_it_was;
+        used += weight;
         auto const* const value = t.v.view.row(kv_batch, j, kv_head);
         for (index d = 0; d < c.head_dim_v; ++d) row.out[static_cast<std::size_t>(d)] += weight * static_cast<S>(imbrex::to_double(value[d]));
     }
     for (index const salt : c.what.sinks) {
-        if (salt != 0) sum += std::exp(static_cast<S>(sink_of(salt, h)) - highest);
+        if (salt == 0) continue;
+        S const weight = std::exp(static_cast<S>(sink_of(salt, h)) - highest);
+        sum += weight;
+        used += weight * unit;
     }
-    for (S& x : row.out) x /= sum;
+    for (S& x : row.out) x /= used;
     row.lse = highest + std::log(sum);
     return row;
 }
@@ -99,6 +106,7 @@ std::string fault_of(dynamic_case const& c) {
         double const size = std::abs(imbrex::to_double(x));
         if (size > largest_value) largest_value = size;    // false for NaN
     }
+    weights const as_in_unit = c.q_tokens * (c.q_heads / c.kv_heads) > imbrex::tune::narrow_rows ? weights_of_wide_unit<P>() : weights::as_computed;
     std::vector<char> seen(static_cast<std::size_t>(c.kv_tokens));
     for_each_row(t.out.view, [&](index b, index i, index h, O const* ours) {
         for (index j = 0; j < c.kv_tokens; ++j) {
@@ -106,7 +114,7 @@ std::string fault_of(dynamic_case const& c) {
             seen[static_cast<std::size_t>(j)] = c.what.keeps(p) && !c.what.hides(p);
         }
         auto const exact = plain_attention<wide>(c, t, b, h, i, seen);
-        auto const naive = plain_attention<S>(c, t, b, h, i, seen);
+        auto const naive = plain_attention<S>(c, t, b, h, i, seen, as_in_unit);
         for (index d = 0; d < c.head_dim_v; ++d) {
             auto const at = static_cast<std::size_t>(d);
             double const got = imbrex::to_double(ours[d]);

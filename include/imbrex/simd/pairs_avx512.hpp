@@ -25,9 +25,6 @@ struct bf16_pairs {
         return V(_mm512_dpbf16_ps(sum.data, __builtin_bit_cast(__m512bh, a.data), __builtin_bit_cast(__m512bh, b.data)));
     }
 
-    // a b - c.
-    static IMBREX_ALWAYS_INLINE V fms(V a, V b, V c) noexcept { return V(_mm512_fmsub_ps(a.data, b.data, c.data)); }
-
     // The pair at p in every lane; and the single number at p, beside a 0.
     static IMBREX_ALWAYS_INLINE V broadcast(bf16 const* p) noexcept {
         std::int32_t bits;
@@ -69,7 +66,7 @@ struct bf16_pairs {
     static IMBREX_ALWAYS_INLINE void exp2(array_of<V, N>& x) noexcept {
         constexpr float c[] = {0.0559066361f, 0.240240985f, 0.69312417f, 1.0f};
         array_of<V, N> z, p;
-        IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = seam<float>::at_least(V(-200.0f), x[i]);    // -inf - -inf would be NaN
+        IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = seam<float>::at_least(V(-200.0f), x[i]);
         IMBREX_UNROLL for (int i = 0; i < N; ++i) z[i] =
             V(_mm512_maskz_roundscale_ps(all16, x[i].data, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
         IMBREX_UNROLL for (int i = 0; i < N; ++i) x[i] = V(_mm512_sub_ps(x[i].data, z[i].data));

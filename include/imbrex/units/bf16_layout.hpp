@@ -128,16 +128,14 @@ IMBREX_NOINLINE void weigh_pairs(float const* s, index keys, float log2e, float 
     constexpr int together = N == 1 ? 2 : 1;    // pairs in lockstep, so that short rows hide the latency too
     array_of<V, N> m, sum, exact;
     IMBREX_UNROLL for (int q = 0; q < N; ++q) {
-        m[q] = V::load_aligned(m_rows + q * W) * V(log2e);
+        m[q] = V::load_aligned(m_rows + q * W);
         sum[q] = exact[q] = V(0.0f);
     }
     V const ones(__builtin_bit_cast(float, 0x3f803f80));
     auto const weigh = [&]<int Keys>(std::integral_constant<int, Keys>) {
         IMBREX_UNROLL for (int q = 0; q < N; ++q) {
             array_of<V, Keys> x;
-            IMBREX_UNROLL for (int k = 0; k < Keys; ++k) {
-                x[k] = bf16_pairs::fms(V::load_aligned(s + k * max_rows + q * W), V(log2e), m[q]);
-            }
+            IMBREX_UNROLL for (int k = 0; k < Keys; ++k) { x[k] = (V::load_aligned(s + k * max_rows + q * W) - m[q]) * V(log2e); }
             bf16_pairs::exp2<Keys>(x);
             IMBREX_UNROLL for (int k = 0; k < Keys; k += 2) {
                 V const even = x[k], odd = Keys > 1 ? x[(k + 1) % Keys] : V(0.0f);
