@@ -16,15 +16,6 @@ namespace {
 
 using imbrex::position;
 
-void fail(benchmark::State& state, std::string const& why) {
-    state.SetIterationTime(0);
-    state.SkipWithError(why.c_str());
-}
-bool worked(benchmark::State& state, imbrex::status const& s) {
-    if (!s) fail(state, std::string(s.message().view()));
-    return s.ok();
-}
-
 double pair_flops(index pairs, index head_dim, index head_dim_v) {
     return 2.0 * static_cast<double>(pairs) * static_cast<double>(head_dim + head_dim_v);
 }

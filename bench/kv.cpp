@@ -33,15 +33,6 @@ void on_both_page_sizes(shape s, Make make) {
     }
 }
 
-void fail(benchmark::State& state, std::string const& why) {
-    state.SetIterationTime(0);
-    state.SkipWithError(why.c_str());
-}
-bool worked(benchmark::State& state, imbrex::status const& s) {
-    if (!s) fail(state, std::string(s.message().view()));
-    return s.ok();
-}
-
 void report_ratio(benchmark::State& state, char const* name, contestant const& a, contestant const& b, contestant const& time) {
     std::vector<double> const ratio = ratios(a.seconds, b.seconds);
     state.SetIterationTime(median(time.seconds));

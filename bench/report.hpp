@@ -58,6 +58,16 @@ inline void report(benchmark::State& state, case_figures const& f) {
     set("rounds", f.rounds);
 }
 
+// Ends a case without figures.
+inline void fail(benchmark::State& state, std::string const& why) {
+    state.SetIterationTime(0);
+    state.SkipWithError(why.c_str());
+}
+inline bool worked(benchmark::State& state, imbrex::status const& s) {
+    if (!s) fail(state, std::string(s.message().view()));
+    return s.ok();
+}
+
 // Registers one benchmark: body(state) measures everything in its only iteration, however long Google Benchmark would go on.
 template <class Body>
 void add_benchmark(std::string const& name, Body body) {

@@ -110,6 +110,11 @@ private:
                 static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
     }
 
+    // What queries of one kv head may see at most.
+    kv_range seen_in(head_context const& ctx) const noexcept {
+        return kv_bounds_of(rule_, ctx, ctx.query_offset(), static_cast<position>(ctx.kv_len - 1));
+    }
+
     // The keys that are there and that some query of a sequence may see, in some head, from the beginning of a tile on: those
     // that parts are made of.
     kv_range keys_seen(index sequence) const noexcept {
@@ -117,7 +122,7 @@ private:
         kv_range seen{kv_len, 0};
         for (index h = 0; h < x_.kv.heads(); ++h) {
             head_context const ctx = context_of({0, sequence, h});
-            kv_range const of_head = kv_bounds_of(rule_, ctx, ctx.query_offset(), static_cast<position>(kv_len - 1));
+            kv_range const of_head = seen_in(ctx);
             seen = {std::min(seen.begin, of_head.begin), std::max(seen.end, of_head.end)};
         }
         index const begin = std::max<index>(seen.begin, kv_len - kv_.held(sequence)), end = std::min(seen.end, kv_len);
@@ -157,7 +162,7 @@ private:
         auto const at = order_.head(place);
         auto const ctx = context_of(at);
         auto const from = head_at(at);
-        kv_range const seen = kv_bounds_of(rule_, ctx, ctx.query_offset(), static_cast<position>(ctx.kv_len - 1));
+        kv_range const seen = seen_in(ctx);
         index const begin = from.held_from + row, end = std::min<index>({begin + copy_rows, ctx.kv_len, seen.end});
         if (begin >= end || seen.begin >= begin + copy_rows) return;
         wide_families<P>::with(plan_.wide, [&](auto family) {

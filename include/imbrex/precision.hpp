@@ -35,4 +35,11 @@ concept precision_policy = requires {
     typename P::score;
 };
 
+// Whether products may be of bf16 with weights rounded to it: where all is bf16 but products are not widened. Outputs wider than
+// bf16 would show the rounding.
+template <class P>
+inline constexpr bool rounds_weights_to_bf16 =
+    std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&& std::is_same_v<typename P::value, bf16>&&
+        std::is_same_v<typename P::output, bf16>&& products_of<P> != products::widened;
+
 }    // namespace imbrex

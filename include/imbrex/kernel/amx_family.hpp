@@ -10,12 +10,6 @@
 
 IMBREX_ISA_BEGIN
 
-// Precisions that are bf16 all through. Outputs wider than bf16 would show that weights are rounded to it.
-template <class P>
-inline constexpr bool multiplies_bf16 =
-    products_of<P> != products::widened&& std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&&
-                          std::is_same_v<typename P::value, bf16>&& std::is_same_v<typename P::output, bf16>;
-
 template <precision_policy P, class Tiles>
 struct amx_family {
     static constexpr wide_kind kind = wide_kind::amx_tiles;
@@ -63,7 +57,7 @@ struct with_amx {
 };
 #if defined(IMBREX_HAS_AMX_BF16) || defined(IMBREX_EMULATE_AMX)
 template <precision_policy P, class... F>
-    requires multiplies_bf16<P>
+    requires rounds_weights_to_bf16<P>
 struct with_amx<P, family_list<F...>> {
     using type = family_list<amx_family<P, amx_tiles_here>, F...>;
 };

@@ -11,16 +11,14 @@
 
 #if defined(IMBREX_HAS_BF16_PAIRS)
 
-#include "imbrex/products.hpp"
+#include "imbrex/precision.hpp"
 #include "imbrex/units/wide_rows.hpp"
 
 IMBREX_ISA_BEGIN
 
-// Whether the wide unit of a precision is this one. Outputs wider than bf16 would show that weights are rounded to it.
+// Whether the wide unit of a precision is this one.
 template <class P>
-inline constexpr bool pairs_unit =
-    std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&& std::is_same_v<typename P::value, bf16>&&
-        std::is_same_v<typename P::output, bf16>&& products_of<P> != products::widened;
+inline constexpr bool pairs_unit = rounds_weights_to_bf16<P>;
 
 template <class P, class Rule>
 class wide_bf16_unit : public wide_rows<P, Rule> {
