@@ -1,7 +1,7 @@
 // The narrow unit: few query rows (decode), lanes along head_dim.
 //
-// Rows are padded to R = 1, 2, 4 or 8 and taken two at a time: a block of W / 2 keys against two rows fills W accumulators,
-// which one shuffle tree turns into one vector of scores. K and V are read once from memory, row by row, in the element type
+// Rows, up to R of them, are taken two at a time: a block of W / 2 keys against two rows fills W accumulators, which one shuffle
+// tree turns into one vector of scores. K and V are read once from memory, row by row, in the element type
 // they are stored in, and widened in registers; the passes for the other rows find the block in L1.
 // Memory traffic a tile: kv_cols x (head_dim + head_dim_v) elements of kv; the rest stays in L1.
 //
@@ -20,6 +20,14 @@
 
 IMBREX_ISA_BEGIN
 
+// Rows that a pass takes, of those that there are.
+// Numbers that take a byte at most cost more to widen than to load: a pass of four rows widens them half as often (10.3
+// against 7.3 numbers a ns; f8_e4m3, 4 rows, D=128, AMD Zen 4, g++ 12, 2026-11-30).
+template <class K, class E>
+inline constexpr int narrow_rows_of_pass =
+    bytes_per_value<K> == 1 && bytes_per_value<E> == 1 && accumulator_registers >= 16 ? 4 : 2;
+
+// R: the most rows.
 template <class P, class Rule, int R, row_set KeyRows = rows<typename P::key>, row_set ValueRows = rows<typename P::value>>
 class narrow_unit {
 public:
@@ -29,6 +37,9 @@ public:
     using row_type = row_block<typename P::query, typename P::output>;
     using tile_type = kv_tile<KeyRows, ValueRows>;
     static constexpr int W = lane_count<T>;
+
+    // So many rows with those of padding.
+    static constexpr index padded(index rows) noexcept { return (rows + at_once - 1) / at_once * at_once; }
 
     narrow_unit(narrow_scratch<T> const& scratch, Rule const& rule, head_context const& ctx, index head_dim, index head_dim_v,
                 score_scale<T> const& scale) noexcept
@@ -41,21 +52,22 @@ public:
         count_ = r.count;
         q_stride_ = narrow_scratch<T>::padded(head_dim_);
         o_stride_ = narrow_scratch<T>::padded(head_dim_v_);
-        std::fill_n(x_.q, R * q_stride_, T(0));
-        std::fill_n(x_.o, R * o_stride_, T(0));
-        for (index i = 0; i < R; ++i) {    // rows of padding repeat the last: a rule may look at their scores
+        passes_ = static_cast<int>(padded(count_)) / at_once;
+        std::fill_n(x_.q, rows() * q_stride_, T(0));
+        std::fill_n(x_.o, rows() * o_stride_, T(0));
+        for (index i = 0; i < rows(); ++i) {    // rows of padding repeat the last: a rule may look at their scores
             pack_query<K>(r.query(std::min(i, count_ - 1)), head_dim_, scale_.query, x_.q + i * q_stride_);
         }
-        for (int row = 0; row < R; ++row) {
-            index const of = std::min<index>(row, count_ - 1);
+        for (index row = 0; row < rows(); ++row) {
+            index const of = std::min(row, count_ - 1);
             for (index i = row / at_once * W + row % at_once; i < (row / at_once + 1) * W; i += at_once) {
                 x_.positions[i] = static_cast<lane_int<T>>(ctx_.query_offset() + r.token(of));
                 x_.heads[i] = static_cast<lane_int<T>>(ctx_.head_first + r.head(of));
             }
         }
         q_last_ = static_cast<position>(ctx_.query_offset() + r.token(count_ - 1));
-        std::fill_n(x_.m, pairs * W, lowest_score<T>);
-        std::fill_n(x_.l, R, T(0));
+        std::fill_n(x_.m, passes_ * W, lowest_score<T>);
+        std::fill_n(x_.l, rows(), T(0));
     }
 
     void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
@@ -70,25 +82,19 @@ public:
                                        rows_to_come<KeyRows> const& then) noexcept {
         keys_then_ = {then.rows, then.first - some.first, then.last, then.at_a_time};    // counted from the tile's first key
         if (some.first == 0) start_tile(tile, w, seen);
-        array_of<V, pairs> m;
-        for (int p = 0; p < pairs; ++p) m[p] = V::load_aligned(x_.m_next + p * W);
         index j = some.first;
         for (; j + block <= some.last; j += block) {
             with_run(tile.keys, j, block, [&](auto const& keys) {
-                m[0] = simd::max(m[0], score_block<from_memory>(keys, j, block, 0, w));
-                for (int p = 1; p < pairs; ++p) m[p] = simd::max(m[p], score_block<from_l1>(keys, j, block, p, w));
+                score_block<from_memory>(keys, j, 0, w);
+                for (int p = 1; p < passes_; ++p) score_block<from_l1>(keys, j, p, w);
             });
         }
-        if (j < some.last) {
-            int const left = static_cast<int>(some.last - j);
-            for (int p = 0; p < pairs; ++p) m[p] = simd::max(m[p], score_block<one_by_one>(tile.keys.from(j), j, left, p, w));
-        }
-        for (int p = 0; p < pairs; ++p) m[p].store_aligned(x_.m_next + p * W);
+        if (j < some.last) score_rest(tile.keys.from(j), j, static_cast<int>(some.last - j), w);
         if (some.last == keys_) fold_maxima();
     }
 
     IMBREX_NOINLINE void absorb() noexcept {
-        for (int p = 0; p < pairs; ++p) {
+        for (int p = 0; p < passes_; ++p) {
             alignas(64) array_of<T, W> alpha;
             exp2_of<T>(V::load_aligned(x_.m + p * W) - V::load_aligned(x_.m_next + p * W), scale_.log2e).store_aligned(alpha);
             std::copy_n(alpha, at_once, x_.alpha + p * at_once);
@@ -101,8 +107,8 @@ public:
     IMBREX_NOINLINE void accumulate(tile_type const& tile, key_span const& some, rows_to_come<ValueRows> const& then) noexcept {
         values_then_ = {then.rows, then.first - some.first, then.last, then.at_a_time};
         if (some.first == 0) {
-            std::fill_n(x_.o_tile, R * o_stride_, T(0));
-            std::fill_n(x_.l_tile, R, T(0));
+            std::fill_n(x_.o_tile, rows() * o_stride_, T(0));
+            std::fill_n(x_.l_tile, rows(), T(0));
             if constexpr (has_side_scales<ValueRows>) value_runs_ = scale_runs<T>::of(tile.values.group, head_dim_v_);
         }
         accumulate_keys(tile.values, some);
@@ -144,98 +150,114 @@ public:
 private:
     using V = lanes<T>;
     using simd = seam<T>;
-    // Numbers that take a byte at most cost more to widen than to load: a pass of four rows widens them half as often (10.3
-    // against 7.3 numbers a ns; f8_e4m3, 4 rows, D=128, AMD Zen 4, g++ 12, 2026-11-30).
-    static constexpr bool costly = bytes_per_value<K> == 1 && bytes_per_value<E> == 1;
-    static constexpr int rows_of_pass = costly && accumulator_registers >= 16 ? 4 : 2;
-    static constexpr int at_once = std::min(R, rows_of_pass);
-    static constexpr int pairs = R / at_once;
+    static constexpr int at_once = std::min(R, narrow_rows_of_pass<K, E>);
     static constexpr int block = W / at_once;    // keys whose scores fill one vector
     // Keys side by side share the loads of q, of which one a cycle is the limit. Decision: the first pass, from memory, takes two
     // 16-bit rows together but f32 rows singly: two streams 512 bytes apart halve the read bandwidth (29 -> 10 GB/s), while for
     // bf16 it is 16 -> 23 GB/s (D=128, 4 rows, AMD Zen 4, g++ 12, 2026-11-30). Later passes, from L1: four, 33 -> 41 GB/s.
-    static constexpr int one_by_one = 1;
     static constexpr int from_memory = std::min(bytes_per_value<K> <= 2 ? 2 : 1, block);
     static constexpr int from_l1 = std::min(bytes_per_value<K> <= 2 ? 2 : 4, block);
     static constexpr int columns = accumulator_registers / at_once >= 8 ? 8 : 4;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
 
+    index rows() const noexcept { return passes_ * at_once; }
     T maximum(index row) const noexcept { return x_.m[row / at_once * W + row % at_once]; }
 
-    // Scores of n keys, at j of the tile, for the rows of pair p, taking Side keys side by side.
+    // Scores of a block of keys, at j of the tile, for the rows of pass p, and their maxima.
     template <int Side, row_set Keys>
-    IMBREX_ALWAYS_INLINE V score_block(Keys const& keys, index j, int n, int p, tile_window const& w) noexcept {
-        array_of<V, W> acc;
-        IMBREX_UNROLL for (int i = 0; i < W; ++i) acc[i] = V(T(0));
-        T const* const q = x_.q + p * at_once * q_stride_;
-        index const in_pairs = head_dim_ / (2 * W) * (2 * W);
-        IMBREX_UNROLL for (int i = 0; i < block; i += Side) {
-            if (Side == one_by_one && i >= n) continue;
-            if (p == 0) {
-                IMBREX_UNROLL for (int u = 0; u < Side; ++u) keys_then_.ask_for(j + i + u, head_dim_);
-            }
-            array_of<K const*, Side> key;
-            [[maybe_unused]] array_of<float const*, Side> scales;
-            IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                key[u] = keys.row(i + u);
-                if constexpr (has_side_scales<Keys>) scales[u] = keys.scales(i + u).data;
-            }
-            _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
-                array_of<V, at_once> q_low, q_high;
-                IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
-                    q_low[r] = V::load_aligned(q + r * q_stride_ + d);
-                    q_high[r] = V::load_aligned(q + r * q_stride_ + d + W);
-                    if (Side > 1) q_low[r] = in_register<T>(q_low[r]), q_high[r] = in_register<T>(q_high[r]);
-                }
-                IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                    V low, high;
-                    if constexpr (has_side_scales<Keys>)
-                        load_scaled_pair<T>(key[u], scales[u], key_runs_, d, low, high);
-                    else
-                        load_row_pair<T>(key[u], d, low, high);
-                    low = in_register<T>(low), high = in_register<T>(high);
-                    IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
-                        V& a = acc[(i + u) * at_once + r];
-                        a = simd::fma(high, q_high[r], simd::fma(low, q_low[r], a));
-                    }
-                }
-            }
-            for (index d = in_pairs; d < head_dim_; d += W) {
-                IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
-                    V x;
-                    if constexpr (has_side_scales<Keys>)
-                        x = load_scaled_upto<T>(key[u], scales[u], key_runs_, d);
-                    else if constexpr (in_pieces<K>)
-                        x = load_row_upto<T>(key[u], d, head_dim_);
-                    else
-                        x = load_upto<T>(key[u] + d, head_dim_ - d);
-                    IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
-                        V& a = acc[(i + u) * at_once + r];
-                        a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
-                    }
-                }
-            }
-        }
-        if constexpr (has_side_scales<Keys>) {
-            if (key_runs_.is == scale_runs<T>::kind::whole_rows) scale_scores(keys, n, acc);
-        }
-        V const s = ruled(simd::sums(acc), j, n, p, w);
-        s.store_aligned(x_.s + p * s_stride_ + j * at_once);
-        return s;
+    IMBREX_ALWAYS_INLINE void score_block(Keys const& keys, index j, int p, tile_window const& w) noexcept {
+        array_of<V, W> acc;    // [key][row]
+        IMBREX_UNROLL for (int i = 0; i < block; i += Side) multiply<Side>(keys, j, i, block, p, acc + i * at_once);
+        take_scores(acc, j, block, p, w);
     }
 
-    template <row_set Keys>
-    static IMBREX_ALWAYS_INLINE void scale_scores(Keys const& keys, int n, array_of<V, W>& acc) noexcept {
-        IMBREX_UNROLL for (int i = 0; i < block; ++i) {
-            if (i >= n) continue;
-            V const scale(keys.scale(i));
-            IMBREX_UNROLL for (int r = 0; r < at_once; ++r) acc[i * at_once + r] = acc[i * at_once + r] * scale;
+    // Those of n < block keys, for all rows. Not unrolled: it compiles in a fifth of the time.
+    IMBREX_NOINLINE void score_rest(KeyRows const& keys, index j, int n, tile_window const& w) noexcept {
+        for (int p = 0; p < passes_; ++p) {
+            array_of<V, W> acc;
+            std::fill_n(acc, W, V(T(0)));
+            _Pragma("GCC unroll 1") for (int i = 0; i < n; i += from_l1) multiply<from_l1>(keys, j, i, n, p, acc + i * at_once);
+            take_scores(acc, j, n, p, w);
+        }
+    }
+
+    IMBREX_ALWAYS_INLINE void take_scores(array_of<V, W>& products, index j, int n, int p, tile_window const& w) noexcept {
+        V const s = ruled(simd::sums(products), j, n, p, w);
+        s.store_aligned(x_.s + p * s_stride_ + j * at_once);
+        T* const m = x_.m_next + p * W;
+        simd::max(V::load_aligned(m), s).store_aligned(m);
+    }
+
+    // Products of Side keys, from the i-th of the block on, and the rows of pass p. Keys beyond n repeat the last.
+    template <int Side, row_set Keys>
+    IMBREX_ALWAYS_INLINE void multiply(Keys const& keys, index j, int i, int n, int p, V* to) noexcept {
+        T const* const q = x_.q + p * at_once * q_stride_;
+        index const in_pairs = head_dim_ / (2 * W) * (2 * W);
+        array_of<V, Side * at_once> acc;
+        IMBREX_UNROLL for (int a = 0; a < Side * at_once; ++a) acc[a] = V(T(0));
+        if (p == 0) {
+            IMBREX_UNROLL for (int u = 0; u < Side; ++u) keys_then_.ask_for(j + i + u, head_dim_);
+        }
+        array_of<K const*, Side> key;
+        [[maybe_unused]] array_of<float const*, Side> scales;
+        IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+            int const at = u == 0 ? i : std::min(i + u, n - 1);
+            key[u] = keys.row(at);
+            if constexpr (has_side_scales<Keys>) scales[u] = keys.scales(at).data;
+        }
+        _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
+            array_of<V, at_once> q_low, q_high;
+            IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                q_low[r] = V::load_aligned(q + r * q_stride_ + d);
+                q_high[r] = V::load_aligned(q + r * q_stride_ + d + W);
+                if (Side > 1) q_low[r] = in_register<T>(q_low[r]), q_high[r] = in_register<T>(q_high[r]);
+            }
+            IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+                V low, high;
+                if constexpr (has_side_scales<Keys>)
+                    load_scaled_pair<T>(key[u], scales[u], key_runs_, d, low, high);
+                else
+                    load_row_pair<T>(key[u], d, low, high);
+                low = in_register<T>(low), high = in_register<T>(high);
+                IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                    V& a = acc[u * at_once + r];
+                    a = simd::fma(high, q_high[r], simd::fma(low, q_low[r], a));
+                }
+            }
+        }
+        for (index d = in_pairs; d < head_dim_; d += W) {
+            IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+                V x;
+                if constexpr (has_side_scales<Keys>)
+                    x = load_scaled_upto<T>(key[u], scales[u], key_runs_, d);
+                else if constexpr (in_pieces<K>)
+                    x = load_row_upto<T>(key[u], d, head_dim_);
+                else
+                    x = load_upto<T>(key[u] + d, head_dim_ - d);
+                IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                    V& a = acc[u * at_once + r];
+                    a = simd::fma(x, V::load_aligned(q + r * q_stride_ + d), a);
+                }
+            }
+        }
+        IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
+            V scale(T(1));
+            if constexpr (has_side_scales<Keys>) {
+                if (key_runs_.is == scale_runs<T>::kind::whole_rows) scale = V(static_cast<T>(*scales[u]));
+            }
+            IMBREX_UNROLL for (int r = 0; r < at_once; ++r) {
+                V const a = acc[u * at_once + r];
+                to[u * at_once + r] = has_side_scales<Keys> ? a * scale : a;
+            }
         }
     }
 
     // Those products as the rule has them; -inf in the lanes beyond n keys.
     IMBREX_ALWAYS_INLINE V ruled(V product, index j, int n, int p, tile_window const& w) noexcept {
         if (!changes_scores<Rule> && seen_ == coverage::full && n == block) return finite_score<T>(product);
+        return ruled_lane_by_lane(product, j, n, p, w);
+    }
+    IMBREX_NOINLINE V ruled_lane_by_lane(V product, index j, int n, int p, tile_window const& w) noexcept {
         using I = lanes<lane_int<T>>;
         row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + p * W)};
         I const q = I::load_aligned(x_.positions + p * W);
@@ -266,12 +288,12 @@ private:
         seen_ = seen;
         if constexpr (has_side_scales<KeyRows>) key_runs_ = scale_runs<T>::of(tile.keys.group, head_dim_);
         if (seen == coverage::partial) seen_keys_.reset(keys_);
-        std::fill_n(x_.m_next, pairs * W, lowest_score<T>);
+        std::fill_n(x_.m_next, passes_ * W, lowest_score<T>);
     }
 
     // From a maximum per (key, row) lane to one per row, in every lane of that row.
     void fold_maxima() noexcept {
-        for (int row = 0; row < R; ++row) {
+        for (index row = 0; row < rows(); ++row) {
             index const first = row / at_once * W + row % at_once, last = (row / at_once + 1) * W;
             T m = x_.m[first];
             for (index i = first; i < last; i += at_once)
@@ -303,7 +325,7 @@ private:
 
     template <row_set Values>
     void accumulate_block(Values const& values, index j, index n) noexcept {
-        for (int p = 0; p < pairs; ++p) {
+        for (int p = 0; p < passes_; ++p) {
             index d = 0;
             for (; d + columns * W <= head_dim_v_; d += columns * W) accumulate_columns<columns>(values, j, n, p, d);
             for (; d + 2 * W <= head_dim_v_; d += 2 * W) accumulate_columns<2>(values, j, n, p, d);
@@ -312,7 +334,7 @@ private:
     }
 
     void add_tile() noexcept {
-        for (int r = 0; r < R; ++r) {
+        for (index r = 0; r < rows(); ++r) {
             V const alpha(x_.alpha[r]);
             for (index d = r * o_stride_; d < (r + 1) * o_stride_; d += W) {
                 simd::fma(V::load_aligned(x_.o + d), alpha, V::load_aligned(x_.o_tile + d)).store_aligned(x_.o + d);
@@ -321,7 +343,7 @@ private:
         }
     }
 
-    // o_tile[rows of pair p][d ... d + C W) += p v over n keys, at j of the tile; with the first columns, l_tile too.
+    // o_tile[rows of pass p][d ... d + C W) += p v over n keys, at j of the tile; with the first columns, l_tile too.
     template <int C, row_set Values>
     IMBREX_NOINLINE_ALIGNED void accumulate_columns(Values const& values, index j, index n, int p, index d) noexcept {
         array_of<array_of<V, C>, at_once> acc;
@@ -385,6 +407,7 @@ private:
     scale_runs<T> key_runs_{}, value_runs_{};    // where there are scales beside the rows
     index q_stride_ = 0, o_stride_ = 0, s_stride_ = 0;
     index count_ = 0;
+    int passes_ = 0;    // over keys and values, each for at_once rows
     index keys_ = 0;
     coverage seen_ = coverage::full;
     seen_keys seen_keys_;
