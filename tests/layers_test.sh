@@ -15,7 +15,7 @@ layer_of() {
     units/*) echo 3 ;;
     kernel/*) echo 4 ;;
     plan.hpp | scale_checks.hpp | checks.hpp | work_order.hpp) echo 5 ;;
-    attention.hpp | precision_of.hpp | checked_call.hpp | call.hpp | kv_facts.hpp | backward.hpp | merge.hpp) echo 6 ;;
+    attention.hpp | precision_of.hpp | checked_call.hpp | call.hpp | call_loop.hpp | kv_facts.hpp | backward.hpp | merge.hpp) echo 6 ;;
     imbrex.hpp) echo 7 ;;
     dispatch.hpp | compiled.hpp | eigen.hpp | mdspan.hpp | dlpack.hpp | guard.hpp | trace.hpp | executors/*) echo 8 ;;
     *) echo unknown ;;

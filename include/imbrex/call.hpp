@@ -1,16 +1,14 @@
-// One checked call: the work items of a plan, taken from an atomic counter by the executor's workers. Dense tensors and packed
-// ones go the same way; a dense batch is sequences of equal length.
+// One checked call: what its work items do (call_loop.hpp hands them out). Dense tensors and packed ones go the same way; a dense
+// batch is sequences of equal length.
 #pragma once
 
-#include <atomic>
 #include <cmath>
 #include <limits>
-#include <new>
 
+#include "imbrex/call_loop.hpp"
 #include "imbrex/kernel/attention_kernel.hpp"
 #include "imbrex/kv/dense.hpp"
 #include "imbrex/options.hpp"
-#include "imbrex/work_order.hpp"
 
 IMBREX_ISA_BEGIN
 
@@ -27,58 +25,36 @@ struct operands {
     sequence_side queries() const noexcept { return {q.shape, q_starts}; }
 };
 
-// A checked call, ready to run.
-template <precision_policy P, kv_source Source, score_rule Rule, tile_observer Observer>
-class attention_call {
+// A checked call, ready to run. An observer is asked for by reference, so that it does not have the kernels compiled again.
+template <precision_policy P, kv_source Source, score_rule Rule>
+class attention_call : public call_loop {
 public:
     using T = typename P::score;
 
-    attention_call(plan const& p, operands<P, Source> const& x, Rule const& rule, options const& o, Observer& observer,
+    attention_call(plan const& p, operands<P, Source> const& x, Rule const& rule, options const& o, observer_ref observer,
                    index workers, std::byte* memory) noexcept
-        : plan_{p},
+        : call_loop{p,
+                    x.queries(),
+                    x.kv.sequences(),
+                    x.kv.lies_apart() ? work_order::kv_rows::apart : work_order::kv_rows::together,
+                    o.executor,
+                    workers,
+                    memory,
+                    {&rule,
+                     [](void const* of, head_context const& ctx, position first, position last) {
+                         return kv_bounds_of(*static_cast<Rule const*>(of), ctx, first, last);
+                     },
+                     this, [](void const* call, auto... at) { of(call).prepare(at...); },
+                     [](void const* call, work_item const& item) { of(call).expect_item(item); },
+                     [](void const* call, index wave, work_item const& item, index slot) {
+                         of(call).attend_item(wave, item, slot);
+                     }}},
           x_{x},
           lse_{o.lse},
           rule_{rule},
-          executor_{o.executor},
           observer_{observer},
           scale_{o.scale.value_or(1.0 / std::sqrt(static_cast<double>(x.q.shape.head_dim))),
-                 changes_scores<Rule> ? scale_applies::to_products : scale_applies::to_differences},
-          group_{p.shape.group()},
-          workers_{workers},
-          memory_{workspace_layout::of(p, workers, align_up(memory))},
-          q_{x.queries()},
-          kv_{x.kv.sequences()},
-          order_{p,
-                 q_,
-                 kv_,
-                 packs() ? work_order::copying::as_planned : work_order::copying::none,
-                 memory_,
-                 x.kv.lies_apart() ? work_order::kv_rows::apart : work_order::kv_rows::together,
-                 [this](index s) {
-                     auto const seen = keys_seen(s);
-                     return index{seen.end} - seen.begin;
-                 }} {}
-
-    void run() const {
-        index const copied = order_.copied_heads(), wave = plan_.heads_per_wave(workers_);
-        for (index first = 0; first < order_.heads();) {
-            index const count = std::min(wave, copied - first);
-            index const end =
-                first + count == copied ? order_.end_of_wave(first, order_.heads(), memory_.state_count) : first + count;
-            if (count > 0) {
-                index const parts = (most_held(first, count) + copy_rows - 1) / copy_rows;
-                share_out(count * parts, [&](index i, index) { prepare(first, first + i / parts, i % parts * copy_rows); });
-            }
-            expect_parts(first, end);
-            index const first_item = order_.first_item(first);
-            index const items = order_.first_item(end) - first_item, tasks = std::min(workers_, items);
-            share_out(items, [&](index i, index slot) {
-                if (i + tasks < items) expect_item(order_.item(first_item + i + tasks));
-                attend_item(first, order_.item(first_item + i), slot);
-            });
-            first = end;
-        }
-    }
+                 changes_scores<Rule> ? scale_applies::to_products : scale_applies::to_differences} {}
 
 private:
     using Q = typename P::query;
@@ -87,60 +63,9 @@ private:
     using O = typename P::output;
     static constexpr index short_item_elements = 8192;    // of keys and values: they fit L1
 
-    static std::byte* align_up(std::byte* p) noexcept {
-        auto const address = reinterpret_cast<std::uintptr_t>(p);
-        return p + (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
-    }
-
-    // Runs body(item, slot) for every item, each once. Any number of tasks, even one alone, finishes them all.
-    template <class F>
-    void share_out(index items, F&& body) const {
-        if (items == 0) return;
-        auto* const next = new (memory_.counter) std::atomic<index>{0};
-        auto task = [&](index slot) {
-            for (index i; (i = next->fetch_add(1, std::memory_order_relaxed)) < items;) body(i, slot);
-        };
-        executor_.run(std::min(workers_, items), task);
-    }
+    static attention_call const& of(void const* call) noexcept { return *static_cast<attention_call const*>(call); }
 
     kv_head<key_rows, value_rows> head_at(placed_head const& at) const noexcept { return x_.kv.head(at.sequence, at.kv_head); }
-
-    head_context context_of(placed_head const& at) const noexcept {
-        return {at.sequence, static_cast<position>(q_.of(at.sequence).count), static_cast<position>(kv_.of(at.sequence).count),
-                static_cast<position>(at.kv_head * group_), static_cast<position>(group_)};
-    }
-
-    // What queries of one kv head may see at most.
-    kv_range seen_in(head_context const& ctx) const noexcept {
-        return kv_bounds_of(rule_, ctx, ctx.query_offset(), static_cast<position>(ctx.kv_len - 1));
-    }
-
-    // The keys that are there and that some query of a sequence may see, in some head, from the beginning of a tile on: those
-    // that parts are made of.
-    kv_range keys_seen(index sequence) const noexcept {
-        auto const kv_len = static_cast<position>(kv_.of(sequence).count);
-        kv_range seen{kv_len, 0};
-        for (index h = 0; h < x_.kv.heads(); ++h) {
-            head_context const ctx = context_of({0, sequence, h});
-            kv_range const of_head = seen_in(ctx);
-            seen = {std::min(seen.begin, of_head.begin), std::max(seen.end, of_head.end)};
-        }
-        index const begin = std::max<index>(seen.begin, kv_len - kv_.held(sequence)), end = std::min(seen.end, kv_len);
-        if (begin >= end) return {};
-        return {static_cast<position>(begin - begin % plan_.split.kv_cols), static_cast<position>(end)};
-    }
-
-    // Those of one part. The first and the last reach to the ends of the sequence, whose tiles are then all counted.
-    kv_range keys_of(work_item const& item) const noexcept {
-        auto const kv_len = static_cast<position>(kv_.of(item.head.sequence).count);
-        if (item.parts == 1) return {0, kv_len};
-        kv_range const seen = keys_seen(item.head.sequence);
-        index const keys = plan_.split.keys_of_part(seen.end - seen.begin, order_.share()), begin = seen.begin + item.part * keys;
-        return {item.part == 0 ? 0 : static_cast<position>(begin),
-                item.part == item.parts - 1 ? kv_len : static_cast<position>(begin + keys)};
-    }
-
-    bool packs() const noexcept { return plan_.packing.of == packing_policy::which::all || x_.kv.lies_apart(); }
 
     // Those of a wave lie in slots as long as the plan's longest sequence.
     template <class Family>
@@ -149,12 +74,6 @@ private:
             plan_.shape.layout == kv_layout::strided && !x_.kv.lies_apart() ? kv_layout::contiguous : plan_.shape.layout;
         return Family::packed::of(from, {from.held_from, static_cast<position>(kv_tokens)}, plan_.shape, layout,
                                   memory_.copies + in_wave * plan_.copy_bytes);
-    }
-
-    index most_held(index first, index heads) const noexcept {
-        index most = 0;
-        for (index i = first; i < first + heads; ++i) most = std::max(most, kv_.held(order_.head(i).sequence));
-        return most;
     }
 
     // Packs copy_rows tokens of a kv head, from the row-th that is there on: what some query of the sequence may see of them.
@@ -238,9 +157,7 @@ private:
                 return attend_codes<narrow_group_unit<P, Rule, R, tile>>(scratch, rows, wave, item);
             }
         }
-        // Units of as many rows a pass are one, which compiles as much faster (f32, one rule: 6.1 -> 3.6 s, 2026-12-01).
-        constexpr int most = R < narrow_rows_of_pass<typename P::key, typename P::value> ? R : narrow_rows_limit<P>();
-        attend_numbers<narrow_unit<P, Rule, most, key_rows, value_rows>>(scratch, rows, wave, item);
+        attend_numbers<narrow_unit<P, Rule, narrow_rows_limit<P>(), key_rows, value_rows>>(scratch, rows, wave, item);
     }
 
     template <class Unit>
@@ -304,23 +221,9 @@ private:
     }
 
     part_slot<P> part_at(index state) const noexcept {
-        arena memory{memory_.states + state * plan_.split.state_bytes};
+        arena memory{memory_of_part(state)};
         return part_slot<P>::lay_out(memory, plan_.split.rows, x_.kv.head_dim_v());
     }
-    std::atomic<index>& parts_to_come(index first_state) const noexcept {
-        return *std::launder(reinterpret_cast<std::atomic<index>*>(part_at(first_state).to_come));
-    }
-
-    // Sets the counts of the heads of a wave that are split.
-    void expect_parts(index wave, index end) const noexcept {
-        index const before = order_.first_state(wave);
-        if (order_.first_state(end) == before) return;
-        for (index place = wave; place < end; ++place) {
-            index const first = order_.first_state(place), parts = order_.first_state(place + 1) - first;
-            if (parts > 0) new (part_at(first - before).to_come) std::atomic<index>{parts};
-        }
-    }
-
     row_block<Q, O> rows_of(work_item const& item) const noexcept {
         token_run const tokens = q_.of(item.head.sequence);
         index const batch = batch_entry(x_.q.shape, item.head.sequence);
@@ -342,18 +245,11 @@ private:
         return r;
     }
 
-    plan const& plan_;
     operands<P, Source> const& x_;
     row_stats_view<float> lse_;
     Rule const& rule_;
-    executor_ref executor_;
-    Observer& observer_;
+    observer_ref observer_;
     score_scale<T> scale_;
-    index group_;    // query heads to a kv head
-    index workers_;
-    workspace_layout memory_;
-    sequence_side q_, kv_;
-    work_order order_;
 };
 
 }    // namespace call_detail

@@ -54,53 +54,73 @@ call_facts facts_of(operands<P, Source> const& x, row_stats_view<float> const& r
     return f;
 }
 
-// Whether the plan is for this call.
+// What a call's plan must have been made for.
+struct planned_for {
+    std::string_view dtypes[4];    // query, key, value, output
+    products by;
+    index sizes[4];      // query heads, kv heads, head_dim, head_dim_v
+    kv_layout layout;    // paged, or any
+    call_shape call;
+};
+
 template <precision_policy P, kv_source Source>
-status check_plan(plan const& p, operands<P, Source> const& x, call_shape const& call) noexcept {
+planned_for plan_of(operands<P, Source> const& x) noexcept {
+    return {{dtype_name<typename P::query>(), encoding_name<typename P::key>(), encoding_name<typename P::value>(),
+             dtype_name<typename P::output>()},
+            products_of<P>,
+            {x.q.shape.heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()},
+            in_one_run<Source> ? kv_layout::contiguous : kv_layout::paged,
+            shape_of(x)};
+}
+
+// Whether the plan is for this call.
+IMBREX_NOINLINE inline status check_plan(plan const& p, planned_for const& c) noexcept {
     using enum tensor_role;
     if (!p.made()) return {errc::plan_not_made};
-    std::string_view const dtypes[] = {dtype_name<typename P::query>(), encoding_name<typename P::key>(),
-                                       encoding_name<typename P::value>(), dtype_name<typename P::output>()};
     for (int i = 0; i < 4; ++i) {
-        if (p.dtypes[i] != dtypes[i]) return status{errc::plan_dtype, i, packed_name(dtypes[i]), packed_name(p.dtypes[i])};
+        if (p.dtypes[i] != c.dtypes[i]) return status{errc::plan_dtype, i, packed_name(c.dtypes[i]), packed_name(p.dtypes[i])};
     }
-    if (constexpr products by = products_of<P>; p.by != by)
-        return {errc::plan_products, static_cast<std::int64_t>(by), static_cast<std::int64_t>(p.by)};
+    if (p.by != c.by) return {errc::plan_products, static_cast<std::int64_t>(c.by), static_cast<std::int64_t>(p.by)};
     if (p.isa != IMBREX_ISA_NAME) return status{errc::plan_isa};
     index const planned[] = {p.shape.q_heads, p.shape.kv_heads, p.shape.head_dim, p.shape.head_dim_v};
-    index const actual[] = {x.q.shape.heads, x.kv.heads(), x.kv.head_dim(), x.kv.head_dim_v()};
     for (int i = 0; i < 4; ++i) {
-        if (planned[i] != actual[i]) return status{errc::plan_mismatch, i, actual[i], planned[i]};
+        if (planned[i] != c.sizes[i]) return status{errc::plan_mismatch, i, c.sizes[i], planned[i]};
     }
-    if (!in_one_run<Source> && p.shape.layout != kv_layout::paged) return {errc::plan_layout};
-    if (call.batch > p.shape.batch) return {errc::over_batch, query, call.batch, p.shape.batch};
-    if (call.q_tokens > p.shape.q_tokens) return {errc::over_capacity, query, call.q_tokens, p.shape.q_tokens};
-    if (call.kv_tokens > p.shape.kv_tokens) return {errc::over_capacity, key, call.kv_tokens, p.shape.kv_tokens};
+    if (c.layout == kv_layout::paged && p.shape.layout != kv_layout::paged) return {errc::plan_layout};
+    if (c.call.batch > p.shape.batch) return {errc::over_batch, query, c.call.batch, p.shape.batch};
+    if (c.call.q_tokens > p.shape.q_tokens) return {errc::over_capacity, query, c.call.q_tokens, p.shape.q_tokens};
+    if (c.call.kv_tokens > p.shape.kv_tokens) return {errc::over_capacity, key, c.call.kv_tokens, p.shape.kv_tokens};
     return {};
 }
 
+// Whether the caller's workspace has so many bytes for these workers, apart from all else.
+IMBREX_NOINLINE inline status check_room(workspace_ref workspace, std::size_t bytes, index workers,
+                                         call_facts const& facts) noexcept {
+    if (workspace.may_allocate()) return {};
+    std::size_t const given = workspace.data() == nullptr ? 0 : workspace.size();
+    if (given < bytes)
+        return {errc::workspace_too_small, static_cast<std::int64_t>(given), static_cast<std::int64_t>(bytes), workers};
+    return check_workspace(workspace.data(), bytes, facts);
+}
+
 // A call of any kind, and all that can be wrong with it.
-template <precision_policy P, kv_source Source, class Rule, class Observer>
-status checked_call(plan const& p, operands<P, Source> const& x, Rule const& rule, options const& o, Observer& observer) {
+template <precision_policy P, kv_source Source, class Rule>
+status checked_call(plan const& p, operands<P, Source> const& x, Rule const& rule, options const& o, observer_ref observer) {
     call_facts const facts = facts_of(x, o.lse);
     if (status const s = check_call(facts); !s) return s;
-    call_shape const shape = shape_of(x);
-    if (status const s = check_plan(p, x, shape); !s) return s;
+    planned_for const planned = plan_of(x);
+    if (status const s = check_plan(p, planned); !s) return s;
     if (o.scale && !fits<typename P::score>(*o.scale)) return {errc::scale_not_finite};
+    call_shape const& shape = planned.call;
     if (status const s = check_rule(rule, shape); !s) return s;
     index const workers = o.executor.max_workers();
     if (workers < 1 || workers > max_workers) return {errc::no_workers, workers, max_workers};
     if (shape.batch == 0 || shape.q_tokens == 0 || shape.q_heads == 0) return {};
     std::size_t const bytes = workspace_bytes(p, workers);
-    if (!o.workspace.may_allocate()) {
-        std::size_t const given = o.workspace.data() == nullptr ? 0 : o.workspace.size();
-        if (given < bytes)
-            return {errc::workspace_too_small, static_cast<std::int64_t>(given), static_cast<std::int64_t>(bytes), workers};
-        if (status const s = check_workspace(o.workspace.data(), bytes, facts); !s) return s;
-    }
+    if (status const s = check_room(o.workspace, bytes, workers, facts); !s) return s;
     call_memory const memory{o.workspace, bytes};
     if (memory.data() == nullptr) return status{errc::out_of_memory, static_cast<std::int64_t>(bytes)};
-    attention_call<P, Source, Rule, Observer>{p, x, rule, o, observer, workers, memory.data()}.run();
+    attention_call<P, Source, Rule>{p, x, rule, o, observer, workers, memory.data()}.run();
     return {};
 }
 

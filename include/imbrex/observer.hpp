@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <concepts>
+#include <memory>
 #include <type_traits>
 
 #include "imbrex/config.hpp"
@@ -32,6 +33,27 @@ struct no_observer {
 
 template <class O>
 inline constexpr bool observes = !std::same_as<std::remove_cvref_t<O>, no_observer>;
+
+// A reference to any observer, or to none.
+class observer_ref {
+public:
+    template <class O>
+        requires(!std::same_as<O, observer_ref> && tile_observer<O>)
+    observer_ref(O& o)
+    noexcept {
+        if constexpr (!observes<O>) return;
+        object_ = const_cast<void*>(static_cast<void const*>(std::addressof(o)));
+        item_ = [](void* object, tile_counts const& counts) { static_cast<O*>(object)->item(counts); };
+    }
+
+    void item(tile_counts const& counts) const {
+        if (item_ != nullptr) item_(object_, counts);
+    }
+
+private:
+    void* object_ = nullptr;
+    void (*item_)(void*, tile_counts const&) = nullptr;
+};
 
 // Adds up the tiles of any number of calls, and of threads.
 //

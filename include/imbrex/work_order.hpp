@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <memory>
 #include <numeric>
 
 #include "imbrex/plan.hpp"
@@ -36,11 +38,25 @@ public:
     // How the rows of a kv head lie: those that lie apart are read together with those of other heads, where the plan says so.
     enum class kv_rows { together, apart };
 
-    // Writes to memory.order and memory.first_item, which hold the plan's batch. keys_seen(sequence): how many of its keys some
-    // query may see; those are split.
-    template <class KeysSeen>
+    // How many keys of a sequence some query may see: a reference to a function of its number, valid during construction only.
+    class keys_of_sequence {
+    public:
+        template <class F>
+            requires(!std::same_as<F, keys_of_sequence>)
+        keys_of_sequence(F const& f)
+        noexcept
+            : object_{std::addressof(f)},
+              call_{[](void const* object, index s) { return index{(*static_cast<F const*>(object))(s)}; }} {}
+        index operator()(index sequence) const noexcept { return call_(object_, sequence); }
+
+    private:
+        void const* object_;
+        index (*call_)(void const*, index);
+    };
+
+    // Writes to memory.order and memory.first_item, which hold the plan's batch. The keys that some query may see are split.
     work_order(plan const& p, sequence_side const& q, sequence_side const& kv, copying c, workspace_layout const& memory,
-               kv_rows lie, KeysSeen const& keys_seen) noexcept
+               kv_rows lie, keys_of_sequence const& keys_seen) noexcept
         : order_{memory.order},
           first_item_{memory.first_item},
           first_state_{memory.first_state},
@@ -48,12 +64,8 @@ public:
           q_{q},
           sequences_{q.sequences()},
           kv_heads_{p.shape.kv_heads} {
-        auto const copies = [&](index s) { return c == copying::as_planned && p.copies(q.of(s).count, kv.held(s)); };
-        auto const goes_first = [&](position a, position b) {
-            if (copies(a) != copies(b)) return copies(a);
-            index const of_a = q.of(a).count * kv.of(a).count, of_b = q.of(b).count * kv.of(b).count;
-            return of_a == of_b ? a < b : of_a > of_b;
-        };
+        larger_first const goes_first{p, q, kv, c};
+        auto const copies = [&](index s) { return goes_first.copies(s); };
         std::iota(order_, order_ + sequences_, 0);
         bool const equal = q.of_one_length() && kv.of_one_length();
         if (!equal && !std::is_sorted(order_, order_ + sequences_, goes_first))
@@ -116,6 +128,19 @@ public:
     }
 
 private:
+    struct larger_first {
+        plan const& p;
+        sequence_side const &q, &kv;
+        copying c;
+
+        bool copies(index s) const noexcept { return c == copying::as_planned && p.copies(q.of(s).count, kv.held(s)); }
+        IMBREX_NOINLINE bool operator()(position a, position b) const noexcept {
+            if (copies(a) != copies(b)) return copies(a);
+            index const of_a = q.of(a).count * kv.of(a).count, of_b = q.of(b).count * kv.of(b).count;
+            return of_a == of_b ? a < b : of_a > of_b;
+        }
+    };
+
     template <class Keys>
     static index share_of(plan const& p, sequence_side const& q, Keys const& keys_of, index workers) noexcept {
         index keys = 0;

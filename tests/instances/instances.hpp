@@ -3,11 +3,11 @@
 
 #include "imbrex/imbrex.hpp"
 
-// Of calls without an observer, be they dense or packed.
+// Of calls that are dense or packed.
 #define IMBREX_TEST_KERNEL(How, Rule, ...)                                                                                       \
     How template imbrex::status imbrex::call_detail::checked_call(                                                               \
         imbrex::plan const&, imbrex::call_detail::operands<imbrex::precision<__VA_ARGS__>> const&, Rule const&, imbrex::options const&, \
-        imbrex::no_observer&);
+        imbrex::observer_ref);
 #define IMBREX_TEST_KERNELS(How, Q, K, V, O)               \
     IMBREX_TEST_KERNEL(How, imbrex::full, Q, K, V, O)      \
     IMBREX_TEST_KERNEL(How, imbrex::causal, Q, K, V, O)

@@ -54,6 +54,22 @@ struct wide_scratch {
     }
 };
 
+// What becomes of o before weights times values are added to it: it counts as 0, or shrinks by alpha, a factor for each row of
+// the tile, or stays as it is (null).
+template <class T>
+struct sum_before {
+    bool zero = false;
+    T const* alpha = nullptr;
+
+    // Decision: factors of 1 instead of code without them, which would be twice as much to compile.
+    IMBREX_ALWAYS_INLINE lanes<T> factor(index row) const noexcept {
+        return alpha == nullptr ? lanes<T>(T(1)) : lanes<T>::load_aligned(alpha + row);
+    }
+};
+
+// What is left over after blocks of n is taken in blocks of so many. (All powers of two would compile in twice the time.)
+constexpr int rest_of_block(int n) noexcept { return n > 4 ? n / 4 : 1; }
+
 // The queries of lanes [first, first + W) of the tile: q[d][lane] = scale * query row [d]; lanes without a row repeat the
 // last: a rule may look at their scores.
 template <class T, class Q, class O>

@@ -13,8 +13,6 @@
 
 IMBREX_ISA_BEGIN
 
-enum class shrinking { now, done };    // of o by alpha
-
 template <class P, class Rule>
 class wide_rows : wide_geometry<typename P::score> {
 public:
@@ -92,22 +90,20 @@ protected:
         }
     }
 
-    // add(run, n, s): adds weights times values to o; once, s is the constant shrinking::now, and o shrinks by alpha before.
+    // add(run, n, o): adds weights times values of the run, of n vectors (a compile-time constant), to o, which is as told
+    // before.
     template <class F>
     IMBREX_ALWAYS_INLINE void accumulate_runs(F const& add) noexcept {
-        using now_constant = std::integral_constant<shrinking, shrinking::now>;
-        using done_constant = std::integral_constant<shrinking, shrinking::done>;
         for (wide_run const* r = runs_.begin(); r != runs_.end();) {
-            bool const whole = all_seen(*r), now = shrinks(*r);
+            bool const whole = all_seen(*r);
+            sum_before<T> const o{fresh_, shrinks(*r) ? x_.alpha : nullptr};
             wide_run const joined = whole ? joined_from(r) : *r++;
             with_vectors(joined.vectors, [&](auto n) {
-                if (now) {
-                    add(joined, n, now_constant{});
-                } else if (whole) {
-                    add(joined, n, done_constant{});
+                if (whole) {
+                    add(joined, n, o);
                 } else {
                     seen_.for_each(joined.begin, joined.end, [&](index first, index last) {
-                        add(wide_run{first, last, joined.first, joined.vectors, joined.seen}, n, done_constant{});
+                        add(wide_run{first, last, joined.first, joined.vectors, joined.seen}, n, sum_before<T>{});
                     });
                 }
             });
