@@ -32,7 +32,7 @@ struct call_facts {
 namespace detail {
 
 // Starts must rise from 0 or more to the tensor's tokens at most.
-inline status check_starts(tensor_facts const& t, tensor_role role, packed_starts const& starts) noexcept {
+IMBREX_NOINLINE inline status check_starts(tensor_facts const& t, tensor_role role, packed_starts const& starts) noexcept {
     if (!starts) return {};
     if (t.shape.batch != 1) return {errc::packed_batch, role, t.shape.batch};
     if (starts->empty()) return {errc::starts_missing, role};
@@ -47,7 +47,7 @@ inline status check_starts(tensor_facts const& t, tensor_role role, packed_start
     return {};
 }
 
-inline status check_batch(tensor_facts const& k, tensor_facts const& v, index sequences) noexcept {
+IMBREX_NOINLINE inline status check_batch(tensor_facts const& k, tensor_facts const& v, index sequences) noexcept {
     using enum tensor_role;
     if (k.shape.batch != sequences && k.shape.batch != 1) return {errc::batch_mismatch, key, k.shape.batch, sequences};
     if (v.shape.batch != sequences && v.shape.batch != 1) return {errc::batch_mismatch, value, v.shape.batch, sequences};
@@ -64,7 +64,7 @@ inline status check_dense_kv(kv_facts const& kv, index sequences) noexcept {
 }
 
 // A length for each sequence, none more than `most` tokens.
-inline status check_lengths(kv_facts const& kv, index sequences, index most) noexcept {
+IMBREX_NOINLINE inline status check_lengths(kv_facts const& kv, index sequences, index most) noexcept {
     if (std::ssize(kv.lengths) != sequences) return status{errc::lengths_count, std::ssize(kv.lengths), sequences};
     for (index s = 0; s < sequences; ++s) {
         position const n = kv.lengths[static_cast<std::size_t>(s)];
@@ -74,7 +74,7 @@ inline status check_lengths(kv_facts const& kv, index sequences, index most) noe
 }
 
 // The pages that each length needs: as many ids, each of a page of the pool.
-inline status check_pages(kv_facts const& kv, index sequences) noexcept {
+IMBREX_NOINLINE inline status check_pages(kv_facts const& kv, index sequences) noexcept {
     index const pages = kv.k.shape.batch, page_size = kv.k.shape.tokens;
     if (kv.v.shape.batch != pages) return status{errc::page_count, pages, kv.v.shape.batch};
     if (status const s = check_lengths(kv, sequences, max_length); !s) return s;
@@ -107,7 +107,7 @@ inline status check_ring(kv_facts const& kv, index sequences) noexcept {
     return {};
 }
 
-inline status check_two_parts(kv_facts const& kv, index sequences) noexcept {
+IMBREX_NOINLINE inline status check_two_parts(kv_facts const& kv, index sequences) noexcept {
     using enum tensor_role;
     tensor_facts const& k = kv.prefix_k;
     tensor_facts const& v = kv.prefix_v;
@@ -140,7 +140,7 @@ inline status check_sequences(call_facts const& c) noexcept {
 }
 
 // What is written lies apart from the sequence starts, lengths and page ids, which are read all along.
-inline status check_numbers_apart(tensor_facts const& written, call_facts const& c) noexcept {
+IMBREX_NOINLINE inline status check_numbers_apart(tensor_facts const& written, call_facts const& c) noexcept {
     using enum tensor_role;
     if (c.q_starts && share_memory(written, tensor_facts::of(*c.q_starts))) return {errc::starts_overlap, query};
     if (c.kv.starts && share_memory(written, tensor_facts::of(*c.kv.starts))) return {errc::starts_overlap, key};
@@ -182,7 +182,7 @@ inline status check_scales(kv_facts const& kv) noexcept {
     return check_prefix_scales(kv.prefix_v, kv.scales.prefix_v, kv.scales.v, value);
 }
 
-inline status check_shapes(call_facts const& c) noexcept {
+IMBREX_NOINLINE inline status check_shapes(call_facts const& c) noexcept {
     using enum tensor_role;
     shape4 const &q = c.q.shape, &k = c.kv.k.shape, &v = c.kv.v.shape, &out = c.out.shape;
     if (q.head_dim != c.kv.k.row_numbers()) return status{errc::head_dim_mismatch, q.head_dim, c.kv.k.row_numbers()};

@@ -30,7 +30,7 @@ inline index count_of(index batch, index tokens, index heads, index head_dim) no
 }
 
 // Scales have the axes of their rows, or such of size 1, and a whole number of groups.
-inline status check_scales_of(tensor_facts const& rows, scale_facts const& scales, tensor_role role) noexcept {
+IMBREX_NOINLINE inline status check_scales_of(tensor_facts const& rows, scale_facts const& scales, tensor_role role) noexcept {
     tensor_facts const& s = scales.t;
     if (scales.needed == scales_needed::no) {
         if (s.address == 0) return {};

@@ -66,7 +66,7 @@ struct footprint {
     axis axes[4] = {};
     int count = 0;
 
-    explicit footprint(tensor_facts const& t) noexcept {
+    IMBREX_NOINLINE explicit footprint(tensor_facts const& t) noexcept {
         index const sizes[] = {t.shape.batch, t.shape.tokens, t.shape.heads, t.shape.head_dim};
         index const strides[] = {t.strides.batch, t.strides.token, t.strides.head, 1};
         first = last = t.address;
@@ -97,7 +97,7 @@ inline index period_of(tensor_facts const& t) noexcept {
 
 // Whether some element of one lies on an element of the other. Two slices of one packed buffer (the same period, each within it)
 // interleave without touching; otherwise ranges that cross count as shared.
-inline bool share_memory(tensor_facts const& a, tensor_facts const& b) noexcept {
+IMBREX_NOINLINE inline bool share_memory(tensor_facts const& a, tensor_facts const& b) noexcept {
     footprint const fa{a}, fb{b};
     if (fa.empty() || fb.empty() || fa.last <= fb.first || fb.last <= fa.first) return false;
     index const period = period_of(a);
@@ -183,7 +183,7 @@ private:
 
 inline bool rows_meet(tensor_facts const& a, tensor_facts const& b) noexcept { return row_meeting{a, b}.found(); }
 
-inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
+IMBREX_NOINLINE inline status check_sizes(tensor_facts const& t, tensor_role role) noexcept {
     for (index const size : {t.shape.batch, t.shape.tokens, t.shape.heads, t.shape.head_dim}) {
         if (size < 0) return {errc::negative_size, role, size};
     }
@@ -209,7 +209,7 @@ inline status check_reach(tensor_facts const& t, tensor_role role) noexcept {
     return {};
 }
 
-inline status check_memory(tensor_facts const& t, tensor_role role) noexcept {
+IMBREX_NOINLINE inline status check_memory(tensor_facts const& t, tensor_role role) noexcept {
     if (t.shape.head_dim > 1 && t.strides.dim != 1) return {errc::dim_stride, role, t.strides.dim};
     if (t.shape.batch == 0 || t.shape.tokens == 0 || t.shape.heads == 0) return {};
     if (t.address == 0) return {errc::null_data, role, t.shape.tokens};
@@ -218,7 +218,7 @@ inline status check_memory(tensor_facts const& t, tensor_role role) noexcept {
 }
 
 // Every result must have an address of its own.
-inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
+IMBREX_NOINLINE inline status check_distinct(tensor_facts const& t, tensor_role role) noexcept {
     footprint const f{t};
     index inner = t.element_bytes;
     for (int i = 0; i < f.count; ++i) {
