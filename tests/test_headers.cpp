@@ -1,0 +1,1 @@
+// Nothing: the headers that the tests' objects share are compiled with it.
