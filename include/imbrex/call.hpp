@@ -154,7 +154,7 @@ private:
         if constexpr (group_unit<P> && R >= 4) {
             auto const kv = head_at(item.head);
             if (in_groups(kv.keys, x_.kv.head_dim()) && in_groups(kv.values, x_.kv.head_dim_v())) {
-                return attend_codes<narrow_group_unit<P, Rule, R, tile>>(scratch, rows, wave, item);
+                return attend_codes<narrow_group_unit<P, Rule, tile>>(scratch, rows, wave, item);
             }
         }
         attend_numbers<narrow_unit<P, Rule, narrow_rows_limit<P>(), key_rows, value_rows>>(scratch, rows, wave, item);

@@ -28,7 +28,7 @@ struct group_queries {
     index chunks() const noexcept { return (groups() + groups_of_chunk - 1) / groups_of_chunk; }
     float* start_of(int g) const noexcept { return x.group_start + g * chunks() * G::at_once * G::W; }
 
-    void clear() const noexcept { std::fill_n(x.group_start, G::groups * chunks() * G::at_once * G::W, 0.0f); }
+    void clear() const noexcept { std::fill_n(x.group_start, G::groups(x) * chunks() * G::at_once * G::W, 0.0f); }
 
     // x.q: [row group][group][part][16 t][row of the group][4 x the same 16]. NaN or inf in a query makes all its scores NaN.
     template <class Q>
@@ -66,7 +66,7 @@ struct group_queries {
             group_row::find<step>(tile.keys, j, keys - j, key);
             find_expected(tile, keys, j + rows_ahead, ahead);
             multiply(tile.keys, key, ahead, 0, x.s + j * 4);
-            for (int g = 1; g < G::groups; ++g) multiply(tile.keys, key, key, g, x.s + g * s_stride + j * 4);
+            for (int g = 1; g < G::groups(x); ++g) multiply(tile.keys, key, key, g, x.s + g * s_stride + j * 4);
         }
     }
 

@@ -44,7 +44,7 @@ struct group_values {
     index groups() const noexcept { return head_dim / numbers_of_group; }
     index chunks() const noexcept { return (groups() + groups_of_chunk - 1) / groups_of_chunk; }
 
-    void clear() const noexcept { std::fill_n(x.group_sums, G::groups * chunks() * sums * G::W, 0.0f); }
+    void clear() const noexcept { std::fill_n(x.group_sums, G::groups(x) * chunks() * sums * G::W, 0.0f); }
 
     template <class Rows>
     void take_scales(Rows const&, index count, index stride, seen_keys const* of) noexcept {
@@ -71,7 +71,7 @@ struct group_values {
             group_row::find<keys_at_once>(values, j, n, row);
             index const then = std::min(j + group_rows_ahead<E>(head_dim), keys - 1);
             group_row::find<keys_at_once>(values, then, keys - then, ahead);
-            for (int g = 0; g < G::groups; ++g) {
+            for (int g = 0; g < G::groups(x); ++g) {
                 for (index c = 0; c < chunks(); ++c) {
                     index const first = c * groups_of_chunk, some = std::min(groups_of_chunk, groups() - first);
                     alignas(64) array_of<float, G::W> unit;

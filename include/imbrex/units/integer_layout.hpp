@@ -22,14 +22,19 @@ enum class integer_width { one_byte = 1, two_bytes = 2 };
 
 IMBREX_ISA_BEGIN
 
-// R rows are taken up to four at a time: row groups. In a vector of scores or weights the rows of a group alternate.
+// R = 1, 2 or 4 rows are taken at a time, a row group; up to eight rows by fours are two. In a vector of scores or weights the
+// rows of a group alternate.
 template <int R, integer_width Width>
 struct integer_geometry {
     static constexpr int W = 16;
     static constexpr index chunk = 64;                       // bytes of a vector
     static constexpr int parts = static_cast<int>(Width);    // high bytes, low bytes
-    static constexpr int at_once = std::min(R, 4);
-    static constexpr int groups = R / at_once;
+    static constexpr int at_once = R;
+    // Row groups at hand: of fewer rows one.
+    template <class Scratch>
+    static constexpr int groups(Scratch const& x) noexcept {
+        return at_once == 4 ? x.groups : 1;
+    }
     static constexpr int block = W / at_once;    // keys whose scores fill one vector
     static constexpr float most_query = parts == 2 ? 127 * 256 + 127 : 127;
     static constexpr float most_weight = parts == 2 ? 65535 : 255;
@@ -42,6 +47,8 @@ struct integer_scratch {
     // Keys whose weights share a unit and whose values are interleaved at once, to be read again from L1. With 64 the figures of
     // 4 KB pages fall (1.45 -> 1.30 times bf16; D=128, 4 rows, AMD Zen 4, g++ 12, 2026-11-30).
     static constexpr index value_keys = 32;
+
+    int groups = 1;    // of rows, that the call at hand has
 
     std::int8_t* q;           // [row group][16 columns][part][row of the group][4 x the same 16]; zeros beyond head_dim
     std::int32_t* q_start;    // [row group][part][row of the group][W]: -128 times the sum of a lane's bytes of q

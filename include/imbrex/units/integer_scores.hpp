@@ -58,8 +58,8 @@ struct integer_queries {
     index stride() const noexcept { return integer_scratch::padded(head_dim) * 4 * G::parts * G::at_once; }
 
     void clear() const noexcept {
-        std::fill_n(x.q, G::groups * stride(), std::int8_t(0));
-        std::fill_n(x.q_start, G::groups * G::parts * G::at_once * G::W, 0);
+        std::fill_n(x.q, G::groups(x) * stride(), std::int8_t(0));
+        std::fill_n(x.q_start, G::groups(x) * G::parts * G::at_once * G::W, 0);
     }
 
     // NaN or inf in a query makes all its scores NaN.

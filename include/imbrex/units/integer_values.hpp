@@ -95,7 +95,7 @@ struct integer_values {
     IMBREX_NOINLINE void accumulate(Rows const& values) const noexcept {
         for (index j = 0; j < keys; j += keys_at_once) {
             index const n = std::min(keys_at_once, keys - j);
-            for (int g = 0; g < G::groups; ++g) {
+            for (int g = 0; g < G::groups(x); ++g) {
                 add_weighted<1>(values, j, n, g);
                 if (negative) add_weighted<-1>(values, j, n, g);
             }
@@ -205,7 +205,7 @@ private:
                     v[u] = _mm512_maskz_loadu_epi8(there, rows.row(j + std::min(4 * i + u, n - 1)) + c);
                 }
                 interleave_keys(v);
-                if constexpr (G::parts == 2 || G::groups > 1) store(v, kept + i * 4 * G::chunk);
+                if (G::parts == 2 || G::groups(x) > 1) store(v, kept + i * 4 * G::chunk);
             } else {
                 load(kept + i * 4 * G::chunk, v);
             }

@@ -26,7 +26,7 @@
 IMBREX_ISA_BEGIN
 
 // G, Queries, Values: the geometry and the parts, of which the unit is the frame.
-template <class P, class Rule, int R, class Tile, class G, class Queries, class Values>
+template <class P, class Rule, class Tile, class G, class Queries, class Values>
 class narrow_integer_unit {
 public:
     using row_type = row_block<typename P::query, typename P::output>;
@@ -43,10 +43,11 @@ public:
 
     IMBREX_NOINLINE void begin(row_type const& r) noexcept {
         count_ = r.count;
+        x_.groups = static_cast<int>((count_ + G::at_once - 1) / G::at_once);
         queries_.clear();
         values_.clear();
-        std::fill_n(x_.o, R * values_.o_stride(), 0.0f);
-        for (int row = 0; row < R; ++row) {    // rows of padding repeat the last: a rule may look at their scores
+        std::fill_n(x_.o, rows() * values_.o_stride(), 0.0f);
+        for (int row = 0; row < rows(); ++row) {    // rows of padding repeat the last: a rule may look at their scores
             index const of = std::min<index>(row, count_ - 1);
             queries_.pack(r.query(of), row, scale_.query);
             for (index i = lane_of(row); i < (row / G::at_once + 1) * W; i += G::at_once) {
@@ -55,9 +56,9 @@ public:
             }
         }
         q_last_ = static_cast<position>(ctx_.query_offset() + r.token(count_ - 1));
-        std::fill_n(x_.m, G::groups * W, lowest_score<float>);
-        std::fill_n(x_.l, G::groups * W, 0.0f);
-        std::fill_n(x_.l_rest, G::groups * W, 0.0f);
+        std::fill_n(x_.m, G::groups(x_) * W, lowest_score<float>);
+        std::fill_n(x_.l, G::groups(x_) * W, 0.0f);
+        std::fill_n(x_.l_rest, G::groups(x_) * W, 0.0f);
     }
 
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
@@ -66,18 +67,18 @@ public:
         seen_ = seen;
         if (seen == coverage::partial) seen_keys_.reset(keys_);
         queries_.multiply(tile, keys_, s_stride_);
-        array_of<V, G::groups> m;
-        for (int g = 0; g < G::groups; ++g) m[g] = V(lowest_score<float>);
+        array_of<V, most_groups> m;
+        for (V& of_group : m) of_group = V(lowest_score<float>);
         index j = 0;
         for (; j + step <= keys_; j += step) {
-            for (int g = 0; g < G::groups; ++g) m[g] = simd::max(m[g], score_keys(tile, j, step, g, w));
+            for (int g = 0; g < G::groups(x_); ++g) m[g] = simd::max(m[g], score_keys(tile, j, step, g, w));
         }
         if (j < keys_) {
             int const left = static_cast<int>(keys_ - j);
-            for (int g = 0; g < G::groups; ++g) m[g] = simd::max(m[g], score_keys(tile, j, left, g, w));
+            for (int g = 0; g < G::groups(x_); ++g) m[g] = simd::max(m[g], score_keys(tile, j, left, g, w));
             j += step;
         }
-        for (int g = 0; g < G::groups; ++g) {
+        for (int g = 0; g < G::groups(x_); ++g) {
             for (index i = j * G::at_once; i < s_stride_; i += W) hidden_score<float>().store_aligned(x_.s + g * s_stride_ + i);
             fold_maximum(m[g], g);
         }
@@ -85,17 +86,17 @@ public:
     }
 
     IMBREX_NOINLINE void absorb() noexcept {
-        for (index i = 0; i < G::groups * W; i += W) {
+        for (index i = 0; i < G::groups(x_) * W; i += W) {
             V const alpha = exp2_of<float>(V::load_aligned(x_.m + i) - V::load_aligned(x_.m_next + i), scale_.log2e);
             alpha.store_aligned(x_.alpha + i);
             V::load_aligned(x_.m_next + i).store_aligned(x_.m + i);
             (V::load_aligned(x_.l + i) * alpha).store_aligned(x_.l + i);
         }
-        for (int g = 0; g < G::groups; ++g) values_.weigh(g, scale_.log2e);
+        for (int g = 0; g < G::groups(x_); ++g) values_.weigh(g, scale_.log2e);
     }
 
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
-        for (int row = 0; row < R; ++row) {
+        for (int row = 0; row < rows(); ++row) {
             V const alpha(x_.alpha[lane_of(row)]);
             float* const o = x_.o + row * values_.o_stride();
             for (index d = 0; d < values_.o_stride(); d += W) (V::load_aligned(o + d) * alpha).store_aligned(o + d);
@@ -143,6 +144,9 @@ private:
     using simd = seam<float>;
     static constexpr index W = G::W;
     static constexpr int step = Queries::step;
+    static constexpr int most_groups = G::at_once == 4 ? 2 : 1;
+
+    int rows() const noexcept { return G::groups(x_) * G::at_once; }
 
     // The first lane of a row in its vector.
     static constexpr index lane_of(index row) noexcept { return row / G::at_once * W + row % G::at_once; }
@@ -170,6 +174,9 @@ private:
     // Those products as the rule has them; -inf in the lanes beyond n keys.
     IMBREX_ALWAYS_INLINE V ruled(V product, index j, int n, int g, tile_window const& w) noexcept {
         if (!changes_scores<Rule> && seen_ == coverage::full && n == G::block) return finite_score<float>(product);
+        return ruled_lane_by_lane(product, j, n, g, w);
+    }
+    IMBREX_NOINLINE V ruled_lane_by_lane(V product, index j, int n, int g, tile_window const& w) noexcept {
         using I = lanes<std::int32_t>;
         row_context<I> const ctx{ctx_, I::load_aligned(x_.heads + g * W)};
         I const q = I::load_aligned(x_.positions + g * W);
@@ -250,17 +257,15 @@ template <class P>
 inline constexpr integer_width integer_width_of =
     products_of<P> == products::eight_bit ? integer_width::one_byte : integer_width::two_bytes;
 
-// For int8 keys and values with one scale a row.
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width_of<P>>
-using narrow_int8_unit =
-    narrow_integer_unit<P, Rule, R, Tile, integer_geometry<R, Width>, integer_queries<integer_geometry<R, Width>>,
-                        integer_values<integer_geometry<R, Width>>>;
+// For int8 keys and values with one scale a row. Of up to R rows.
+template <class P, class Rule, int R, class Tile, integer_width Width = integer_width_of<P>,
+          class G = integer_geometry<std::min(R, 4), Width>>
+using narrow_int8_unit = narrow_integer_unit<P, Rule, Tile, G, integer_queries<G>, integer_values<G>>;
 
-// For keys and values with a scale for each group, of 3 to 8 rows: R is 4 or 8.
-template <class P, class Rule, int R, class Tile, integer_width Width = integer_width_of<P>>
+// For keys and values with a scale for each group, of 3 to 8 rows.
+template <class P, class Rule, class Tile, integer_width Width = integer_width_of<P>, class G = integer_geometry<4, Width>>
 using narrow_group_unit =
-    narrow_integer_unit<P, Rule, R, Tile, integer_geometry<R, Width>, group_queries<integer_geometry<R, Width>, typename P::key>,
-                        group_values<integer_geometry<R, Width>, typename P::value>>;
+    narrow_integer_unit<P, Rule, Tile, G, group_queries<G, typename P::key>, group_values<G, typename P::value>>;
 
 // Whether the few rows of int8 keys and values with one scale each are this unit's.
 template <class P>
@@ -286,7 +291,7 @@ inline constexpr bool group_unit = false;
 
 template <class P, class Rule, int R, class Tile>
 class narrow_int8_unit;
-template <class P, class Rule, int R, class Tile>
+template <class P, class Rule, class Tile>
 class narrow_group_unit;
 
 struct integer_scratch {
