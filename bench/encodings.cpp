@@ -1,7 +1,8 @@
 // Encoded caches: decode and prefill over 8-bit floats, int8, int4 and ggml's blocks beside the same call over bf16. Keys and
 // values are numbers of N(0, 1), encoded from one source; results are checked against attention over the decoded numbers. Queries
-// are f32, 32 heads on 8, D=128. The cache of each encoding is larger than the last-level cache. Decode cases run on 4 KB pages
-// (huge_pages:0) and on huge ones (huge_pages:1).
+// are f32, or bf16 (bf16_queries), 32 heads on 8, D=128; the bf16 cache is widened (speed_over_bf16), or multiplied in pairs
+// where queries are bf16 too (speed_over_bf16_pairs). The cache of each encoding is larger than the last-level cache. Decode
+// cases run on 4 KB pages (huge_pages:0) and on huge ones (huge_pages:1).
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -74,11 +75,11 @@ struct cache {
 };
 
 // A call on a cache of this encoding. Causal, which in decode leaves out nothing.
-template <class E, imbrex::products M = imbrex::products::as_stored>
+template <class E, imbrex::products M = imbrex::products::as_stored, class Q = float>
 struct encoded_call {
     shape dims;
     cache<E> held;
-    tensor<float> q{dims.q(), dims.order, dims.page, 1}, out{dims.q(), dims.order, dims.page, 4};
+    tensor<Q> q{dims.q(), dims.order, dims.page, 1}, out{dims.q(), dims.order, dims.page, 4};
     imbrex::plan plan{};
     std::vector<std::byte> workspace{};
 
@@ -102,7 +103,7 @@ struct encoded_call {
             for (index j = 0; j < dims.kv_tokens; ++j) {
                 double x = 0;
                 for (index d = 0; d < dims.head_dim; ++d)
-                    x += static_cast<double>(q.input().row(0, i, h)[d]) * held.k.value(j, g, d);
+                    x += imbrex::to_double(q.input().row(0, i, h)[d]) * held.k.value(j, g, d);
                 p[static_cast<std::size_t>(j)] = x / std::sqrt(static_cast<double>(dims.head_dim));
                 most = std::max(most, p[static_cast<std::size_t>(j)]);
             }
@@ -113,7 +114,7 @@ struct encoded_call {
             }
             for (index d = 0; d < dims.head_dim; ++d) {
                 double const right = o[static_cast<std::size_t>(d)] / sum;
-                double const error = std::abs(static_cast<double>(out.input().row(0, i, h)[d]) - right);
+                double const error = std::abs(imbrex::to_double(out.input().row(0, i, h)[d]) - right);
                 if (!(error <= worst)) worst = error;    // NaN too
                 largest = std::max(largest, std::abs(right));
             }
@@ -126,13 +127,18 @@ struct encoded_call {
 };
 
 // Over the largest output.
-constexpr double largest_error(imbrex::products by) { return by == imbrex::products::eight_bit ? 3e-2 : 1e-4; }
+template <imbrex::products M, class Q>
+constexpr double largest_error = M == imbrex::products::eight_bit  ? 3e-2
+                                 : std::is_same_v<Q, imbrex::bf16> ? 1e-2
+                                                                   : 1e-4;
 
-template <class E, imbrex::products M>
+template <class E, imbrex::products M, class Q>
 void race_with_bf16(benchmark::State& state, shape const& s, index group) {
-    encoded_call<E, M> ours{s, group};
-    encoded_call<imbrex::bf16> bf16{s, 1};
-    for (imbrex::status const& made : {ours.prepare(), bf16.prepare()}) {
+    encoded_call<E, M, Q> ours{s, group};
+    encoded_call<imbrex::bf16, imbrex::products::widened, Q> bf16{s, 1};
+    encoded_call<imbrex::bf16, imbrex::products::as_stored, Q> pairs{std::is_same_v<Q, float> ? shape{} : s, 1};
+    imbrex::status const made_pairs = std::is_same_v<Q, float> ? imbrex::status{} : pairs.prepare();
+    for (imbrex::status const& made : {ours.prepare(), bf16.prepare(), made_pairs}) {
         if (!made) {
             state.SetIterationTime(0);
             return state.SkipWithError(made.message().c_str());
@@ -140,20 +146,24 @@ void race_with_bf16(benchmark::State& state, shape const& s, index group) {
     }
     double const error = ours.error();
     state.counters["error"] = error;
-    if (!(error <= largest_error(M))) {
+    if (!(error <= largest_error<M, Q>)) {
         state.SetIterationTime(0);
         return state.SkipWithError("wrong result");
     }
-    contestant a = ours.turn(), b = bf16.turn();
-    race{.budget_seconds = 1.5}.run({&a, &b});
+    contestant a = ours.turn(), b = bf16.turn(), c = pairs.turn();
+    if (std::is_same_v<Q, float>)
+        race{.budget_seconds = 1.5}.run({&a, &b});
+    else
+        race{.budget_seconds = 1.5}.run({&a, &b, &c});
     std::vector<double> const ratio = ratios(b.seconds, a.seconds);
     state.SetIterationTime(median(a.seconds));
     state.counters["speed_over_bf16"] = median(ratio);
+    if (!c.seconds.empty()) state.counters["speed_over_bf16_pairs"] = median(ratios(c.seconds, a.seconds));
     state.counters["percent_spread"] = 100 * spread(ratio);
     state.SetLabel(std::string(path_of(ours.plan).view()));
 }
 
-template <class E, imbrex::products M = imbrex::products::as_stored>
+template <class E, imbrex::products M = imbrex::products::as_stored, class Q = float>
 void add_encoding(std::string const& name, index group) {
     for (index const kv_heads : {8, 32}) {
         for (pages const page : {pages::small, pages::huge}) {
@@ -165,17 +175,19 @@ void add_encoding(std::string const& name, index group) {
                           .page = page};
             add_benchmark(
                 "encodings/" + name + "/narrow/causal/" + s.name() + (page == pages::huge ? "/huge_pages:1" : "/huge_pages:0"),
-                [=](benchmark::State& state) { race_with_bf16<E, M>(state, s, group); });
+                [=](benchmark::State& state) { race_with_bf16<E, M, Q>(state, s, group); });
         }
     }
     shape const s = self_attention(8, 2048, head_dim);
     add_benchmark("encodings/" + name + "/wide/causal/" + s.name(),
-                  [=](benchmark::State& state) { race_with_bf16<E, M>(state, s, group); });
+                  [=](benchmark::State& state) { race_with_bf16<E, M, Q>(state, s, group); });
 }
 
 void add_all() {
     add_encoding<imbrex::f8_e4m3>("f8_e4m3", 1);
     add_encoding<imbrex::f8_e5m2>("f8_e5m2", 1);
+    add_encoding<imbrex::f8_e4m3, imbrex::products::as_stored, imbrex::bf16>("f8_e4m3/bf16_queries", 1);
+    add_encoding<imbrex::f8_e5m2, imbrex::products::as_stored, imbrex::bf16>("f8_e5m2/bf16_queries", 1);
     add_encoding<std::int8_t>("int8", head_dim);
     add_encoding<std::int8_t, imbrex::products::eight_bit>("int8_eight_bit", head_dim);
     add_encoding<std::int8_t>("int8_g32", 32);

@@ -195,15 +195,26 @@ weights weights_of_wide_unit() {
                                                      : weights::as_computed;
 }
 
+// And in the unit of few rows.
+template <class P>
+weights weights_of_narrow_unit() {
+    return imbrex::values_in_pairs<P> ? weights::as_bf16 : weights::as_computed;
+}
+
+// And in the unit that has so many rows of a kv head.
+template <class P>
+weights weights_of_rows(index rows) {
+    return rows > imbrex::tune::narrow_rows ? weights_of_wide_unit<P>() : weights_of_narrow_unit<P>();
+}
+
 template <class Q, class K, class V, class O>
 void measure(tensor_view<Q> q, tensor_view<K> k, tensor_view<V> v, tensor_view<O> out, imbrex::row_stats_view<float> lse_of,
              visibility const& sees, double scale, largest_errors& e, score_effects const& effects = {}) {
     using S = typename imbrex::precision<Q, K, V, O>::score;
     using wide = std::conditional_t<std::is_same_v<S, double>, long double, double>;
     auto const exact = naive_attention<wide>(q, k, v, scale, sees, effects);
-    bool const wide_rows = q.shape.tokens * (q.shape.heads / k.shape.heads) > imbrex::tune::narrow_rows;
-    auto const naive = naive_attention<S>(q, k, v, scale, sees, effects,
-                                          wide_rows ? weights_of_wide_unit<imbrex::precision<Q, K, V, O>>() : weights::as_computed);
+    index const rows = q.shape.tokens * (q.shape.heads / k.shape.heads);
+    auto const naive = naive_attention<S>(q, k, v, scale, sees, effects, weights_of_rows<imbrex::precision<Q, K, V, O>>(rows));
     for_each_row(out, [&](index b, index i, index h, O const* row) {
         SCOPED_TRACE(testing::Message() << "batch " << b << ", query " << i << ", head " << h);
         for (index d = 0; d < out.shape.head_dim; ++d) {

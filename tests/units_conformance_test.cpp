@@ -126,11 +126,11 @@ struct unit_call {
             for (index j = 0; j < c.keys; ++j) {
                 if (!sees(c, q_at(r), static_cast<position>(j))) continue;
                 double dot = 0;
-                for (index d = 0; d < c.head_dim; ++d) dot += imbrex::to_double(q.row(r)[d]) * imbrex::to_double(k.row(j)[d]);
+                for (index d = 0; d < c.head_dim; ++d) dot += imbrex::to_double(q.row(r)[d]) * static_cast<double>(imbrex::to_float(k.row(j)[d]));
                 double const p = std::exp(scale() * dot);
                 l += p;
                 for (index d = 0; d < c.head_dim_v; ++d) {
-                    double const x = imbrex::to_double(v.row(j)[d]);
+                    auto const x = static_cast<double>(imbrex::to_float(v.row(j)[d]));
                     o[static_cast<std::size_t>(d)] += p * x;
                     largest = std::max(largest, std::abs(x));
                 }
@@ -275,6 +275,9 @@ using subjects = testing::Types<wide_subject<imbrex::precision<float>, imbrex::w
                                 wide_subject<imbrex::precision<bf16>, emulated_amx, false>,
                                 wide_subject<imbrex::precision<bf16>, emulated_amx, true>,
                                 narrow_subject<imbrex::precision<float>, 1>, narrow_subject<imbrex::precision<float>, 4>,
+                                narrow_subject<imbrex::precision<bf16>, 1>, narrow_subject<imbrex::precision<bf16>, 4>,
+                                narrow_subject<imbrex::precision<bf16, imbrex::f8_e4m3, imbrex::f8_e4m3, bf16>, 4>,
+                                narrow_subject<imbrex::precision<bf16, bf16, imbrex::f8_e5m2, bf16>, 2>,
                                 narrow_subject<imbrex::precision<bf16, bf16, bf16, float>, 8>, scalar_subject>;
 
 struct names {

@@ -241,6 +241,10 @@ status make_plan(problem shape, plan& out) noexcept {
         p.narrow_note = integer_unit<P> ? ", int8 multiplied as it lies where a row has one scale or some for whole 32s"
                                         : ", multiplied as they lie where they have scales for whole 32s";
     }
+    if constexpr (values_in_pairs<P>)
+        p.narrow_note = ", bf16 multiplied in pairs";
+    else if constexpr (keys_in_pairs<P>)
+        p.narrow_note = ", queries and keys of bf16 multiplied in pairs";
     index const most_rows = shape.group() * shape.q_tokens;
     if (shape.layout != kv_layout::contiguous) {
         index const in_budget = std::min(tune::heads_together, tune::heads_together_bytes / narrow_bytes);

@@ -337,7 +337,7 @@ inline status_text& status::tell(status_text& t) const noexcept {
             return t << "imbrex: the executor says max_workers() = " << a << "; it must be between 1 and " << b;
         case errc::tiles_unsupported:
             return t << "imbrex: tiles of " << a << " x " << b << " (q_rows x kv_cols) do not fit this unit: q_rows must be a "
-                     << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 1024";
+                     << "multiple of its lanes up to " << c << ", kv_cols a multiple of 16 between 16 and 2048";
         case errc::scale_not_finite:
             return t << "imbrex: the scale is not a finite number (of the scores' type); leave it unset for 1/sqrt(head_dim)";
         case errc::rule_too_short:

@@ -7,7 +7,7 @@ namespace imbrex {
 
 struct tuned_tiles {
     static constexpr tile_shape select(tile_request const& r) noexcept {
-        if (r.narrow) return {0, narrow_kv_cols};
+        if (r.narrow) return {0, r.kv_element_bytes <= 2 ? 2 * narrow_kv_cols : narrow_kv_cols};
         if (r.wide == wide_kind::amx_tiles) return {r.max_q_rows, amx_kv_cols};
         return {r.max_q_rows, wide_kv_cols(r)};
     }
@@ -35,7 +35,8 @@ private:
 
     // Decode streams K of a tile, then V: each change of stream costs the hardware's prefetchers a start. 64 / 256 / 512 / 1024
     // keys reach 54 / 71 / 77 / 82 % of the read bandwidth (f32, 32/8 heads, D=128, huge pages; bf16 47 / 53 / 56 / 58 %; on
-    // 4 KB pages bf16 60 / 67 / 71 / 75 %). AMD Zen 4 (EPYC, 1 core), g++ 12 -O3 -march=native, 2026-11-30.
+    // 4 KB pages bf16 60 / 67 / 71 / 75 %). AMD Zen 4 (EPYC, 1 core), g++ 12 -O3 -march=native, 2026-11-30. bf16 in pairs, 1024 /
+    // 2048 / 4096 keys: 70 / 79 / 80 %, on 4 KB pages 66 / 72 / 72 %; f32 86 / 83 / 90 and 77 / 77 / 79 % (2026-12-01).
     static constexpr index narrow_kv_cols = 1024;
 };
 

@@ -106,7 +106,7 @@ std::string fault_of(dynamic_case const& c) {
         double const size = std::abs(imbrex::to_double(x));
         if (size > largest_value) largest_value = size;    // false for NaN
     }
-    weights const as_in_unit = c.q_tokens * (c.q_heads / c.kv_heads) > imbrex::tune::narrow_rows ? weights_of_wide_unit<P>() : weights::as_computed;
+    weights const as_in_unit = weights_of_rows<P>(c.q_tokens * (c.q_heads / c.kv_heads));
     std::vector<char> seen(static_cast<std::size_t>(c.kv_tokens));
     for_each_row(t.out.view, [&](index b, index i, index h, O const* ours) {
         for (index j = 0; j < c.kv_tokens; ++j) {

@@ -9,20 +9,22 @@
 IMBREX_ISA_BEGIN
 
 #ifdef __AVX512VBMI__
-// The bf16 patterns of the 128 e4m3 values without sign, by their high and low bytes: what VPERMI2B looks up in two registers.
-struct e4m3_bytes {
+// The bf16 patterns of the 128 values without sign, by their high and low bytes: what VPERMI2B looks up in two registers.
+template <class F8>
+struct bf16_bytes {
     alignas(64) std::uint8_t high[128] = {};
     alignas(64) std::uint8_t low[128] = {};
 
-    constexpr e4m3_bytes() noexcept {
+    constexpr bf16_bytes() noexcept {
         for (int i = 0; i < 128; ++i) {
-            auto const bits = std::bit_cast<std::uint32_t>(to_float(f8_e4m3::from_bits(static_cast<std::uint8_t>(i))));
+            auto const bits = std::bit_cast<std::uint32_t>(to_float(F8::from_bits(static_cast<std::uint8_t>(i))));
             high[i] = static_cast<std::uint8_t>(bits >> 24);
             low[i] = static_cast<std::uint8_t>(bits >> 16);
         }
     }
 };
-inline constexpr e4m3_bytes e4m3_table{};
+template <class F8>
+inline constexpr bf16_bytes<F8> bf16_of_f8{};
 
 // Which element each byte of a register is made from.
 struct byte_order {
@@ -81,7 +83,7 @@ private:
 #ifdef __AVX512VBMI__
     // Of words whose two bytes both hold an element: its bf16 pattern. Words of zeros stay zeros.
     static IMBREX_ALWAYS_INLINE __m512i bf16_of_e4m3(__m512i bytes) noexcept {
-        auto const& t = e4m3_table;
+        auto const& t = bf16_of_f8<f8_e4m3>;
         // Hidden, since clang 14 makes two permutations of one whose mask it knows: 7.7 -> 10.1 numbers a ns, multiplied with
         // 4 rows of queries (AMD Zen 4, 2026-11-30).
         __mmask64 low_bytes = 0x5555555555555555;

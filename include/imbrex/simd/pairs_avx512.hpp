@@ -7,6 +7,7 @@
 #pragma once
 
 #include "imbrex/simd.hpp"
+#include "imbrex/simd/quads_avx512.hpp"
 
 #if defined(IMBREX_HAS_AVX512) && defined(__AVX512BF16__)
 #define IMBREX_HAS_BF16_PAIRS 1
@@ -47,11 +48,43 @@ struct bf16_pairs {
         return V(_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(all32, word_order(0, 16), both)));
     }
 
+    // Stores 8 pairs of a number and the one Apart lanes after it (1, 2 or 4), in order, rounded to nearest. Returns the rounded.
+    template <int Apart>
+    static IMBREX_ALWAYS_INLINE V store_pairs(float* p, V x) noexcept {
+        __m256i const each = __builtin_bit_cast(__m256i, _mm512_cvtneps_pbh(x.data));
+        __m256i pairs = each;
+        if constexpr (Apart == 2) pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(each, 0xd8), 0xd8);
+        if constexpr (Apart == 4) pairs = _mm256_unpacklo_epi16(each, _mm256_bsrli_epi128(each, 8));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), pairs);
+        return V(_mm512_castsi512_ps(_mm512_maskz_slli_epi32(all16, _mm512_maskz_cvtepu16_epi32(all16, each), 16)));
+    }
+
     // Rows of 32 numbers become pairs of the two: of the first 16 columns, of the others.
     static IMBREX_ALWAYS_INLINE void interleave(V& even, V& odd) noexcept {
         __m512i const a = _mm512_castps_si512(even.data), b = _mm512_castps_si512(odd.data);
         even = V(_mm512_castsi512_ps(_mm512_permutex2var_epi16(a, word_order(0, 32), b)));
         odd = V(_mm512_castsi512_ps(_mm512_permutex2var_epi16(a, word_order(16, 48), b)));
+    }
+
+    // The same, of columns 8 q .. 8 q + 3 to quad q of `even`, of 8 q + 4 .. to quad q of `odd`: free beside dot products, which
+    // the above is not (5.4 against 4.3 ns for 8 of them among 16, AMD Zen 4, 2026-12-01).
+    static IMBREX_ALWAYS_INLINE void interleave_quads(V& even, V& odd) noexcept {
+        __m512i const a = _mm512_castps_si512(even.data), b = _mm512_castps_si512(odd.data);
+        even = V(_mm512_castsi512_ps(_mm512_maskz_unpacklo_epi16(all32, a, b)));
+        odd = V(_mm512_castsi512_ps(_mm512_maskz_unpackhi_epi16(all32, a, b)));
+    }
+    // From lane 4 q + i of vector c for column 4 (N q + c) + i to the order of columns.
+    static IMBREX_ALWAYS_INLINE void order_quads(array_of<V, 2>& x) noexcept {
+        __m512i const first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+        __m512i const second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+        __m512 const a = x[0].data, b = x[1].data;
+        x[0] = V(_mm512_permutex2var_ps(a, first, b)), x[1] = V(_mm512_permutex2var_ps(a, second, b));
+    }
+    static IMBREX_ALWAYS_INLINE void order_quads(array_of<V, 4>& x) noexcept {
+        __m512i q[4];
+        IMBREX_UNROLL for (int i = 0; i < 4; ++i) q[i] = _mm512_castps_si512(x[i].data);
+        transpose_quads(q);
+        IMBREX_UNROLL for (int i = 0; i < 4; ++i) x[i] = V(_mm512_castsi512_ps(q[i]));
     }
 
     // One number of each pair, and 0 for the other.

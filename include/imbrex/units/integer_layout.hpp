@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "imbrex/simd/quads_avx512.hpp"
 #include "imbrex/units/unit.hpp"
 #include "imbrex/workspace.hpp"
 
@@ -94,8 +95,7 @@ struct integer_scratch {
     }
 };
 
-// See seam_avx512.hpp on masks of all lanes.
-inline constexpr __mmask16 all_lanes = 0xffff;
+// See seam_avx512.hpp on such masks.
 inline constexpr __mmask32 all_words = 0xffffffff;
 inline constexpr __mmask64 all_bytes = ~__mmask64{0};
 
@@ -112,18 +112,6 @@ IMBREX_ALWAYS_INLINE void add_products(__m512i& sum, __m512i unsigned_bytes, __m
     __m512i t = sum;
     asm("vpdpbusd %2, %1, %0" : "+v"(t) : "v"(unsigned_bytes), "v"(signed_bytes));
     sum = t;
-}
-
-// x[t] = quads of lanes t of the four. Its own inverse.
-IMBREX_ALWAYS_INLINE void transpose_quads(__m512i (&x)[4]) noexcept {
-    __m512i const a = _mm512_maskz_shuffle_i32x4(all_lanes, x[0], x[1], 0x44),
-                  b = _mm512_maskz_shuffle_i32x4(all_lanes, x[2], x[3], 0x44);
-    __m512i const c = _mm512_maskz_shuffle_i32x4(all_lanes, x[0], x[1], 0xee),
-                  d = _mm512_maskz_shuffle_i32x4(all_lanes, x[2], x[3], 0xee);
-    x[0] = _mm512_maskz_shuffle_i32x4(all_lanes, a, b, 0x88);
-    x[1] = _mm512_maskz_shuffle_i32x4(all_lanes, a, b, 0xdd);
-    x[2] = _mm512_maskz_shuffle_i32x4(all_lanes, c, d, 0x88);
-    x[3] = _mm512_maskz_shuffle_i32x4(all_lanes, c, d, 0xdd);
 }
 
 // Rows of 64 bytes of four keys become bytes of the four side by side: lanes 4 L .. 4 L + 3 of x[i] are columns 16 L + 4 i and

@@ -19,11 +19,12 @@
 IMBREX_ISA_BEGIN
 
 template <class P, class Rule, int R, row_set KeyRows = rows<typename P::key>, row_set ValueRows = rows<typename P::value>>
-class narrow_unit : public narrow_products<typename P::score, R, KeyRows, ValueRows> {
-    using base = narrow_products<typename P::score, R, KeyRows, ValueRows>;
+class narrow_unit : public narrow_products<typename P::score, R, KeyRows, ValueRows, narrow_pairs_of<P>> {
+    using base = narrow_products<typename P::score, R, KeyRows, ValueRows, narrow_pairs_of<P>>;
 
 public:
     using T = typename P::score;
+    using E = typename ValueRows::element;
     using row_type = row_block<typename P::query, typename P::output>;
     using base::accumulate;
     using base::W;
@@ -59,8 +60,14 @@ public:
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
         for (index i = 0; i < count_; ++i) {
             row_context<position> const ctx{ctx_, static_cast<position>(ctx_.head_first + r.head(i))};
-            row_end<T> const end = end_row<T>(rule_, ctx, scale_.natural, x_.m[this->lane_of(i)], x_.l[i]);
-            unpack_output<typename ValueRows::element>(x_.o + i * o_stride_, head_dim_v_, end.inverse, r.output(i));
+            T const m = x_.m[this->lane_of(i)];
+            row_end<T> end = end_row<T>(rule_, ctx, scale_.natural, m, x_.l[i]);
+            if constexpr (base::rounds_weights) {
+                value_pairs<E>::unpack(x_.o + i * o_stride_, head_dim_v_, end.inverse, r.output(i));
+                if (r.lse != nullptr) end = end_row<T>(rule_, ctx, scale_.natural, m, x_.l_exact[i]);
+            } else {
+                unpack_output<E>(x_.o + i * o_stride_, head_dim_v_, end.inverse, r.output(i));
+            }
             if (r.lse != nullptr) *r.log_sum_exp(i) = end.log_sum_exp();
         }
     }

@@ -14,8 +14,8 @@ template <class T>
 struct narrow_scratch {
     static constexpr index W = lane_count<T>;
 
-    T* q;    // rows x padded head_dim, in the order that pairs of K are read in
-    T* o;    // rows x padded head_dim_v, in the order that pairs of V are read in
+    T* q;    // rows x head_dim, padded_to_four, in the order that K is read in
+    T* o;    // rows x head_dim_v, likewise, in the order that V is read in; o_tile likewise
     T* s;    // row pairs x (kv_cols x 2), [key][row of the pair]: scores, then weights
     T* m;    // row pairs x W: the pair's maxima alternate, as their scores do; m_next, positions, heads likewise
     T* m_next;
@@ -25,14 +25,19 @@ struct narrow_scratch {
     T* alpha;     // rows; by how much l and o must shrink
     T* o_tile;    // o and l of one tile of keys
     T* l_tile;
+    T* l_exact;     // rows; l before weights were rounded
+    T* no_value;    // zeros
+
+    static constexpr index no_value_words = 64;
 
     static constexpr index padded(index n) noexcept { return (n + W - 1) / W * W; }
+    static constexpr index padded_to_four(index n) noexcept { return (n + 4 * W - 1) / (4 * W) * (4 * W); }
 
     // The one function that sizes and lays out the scratch; over a null arena it only counts.
     static narrow_scratch lay_out(arena& memory, index rows, index head_dim, index head_dim_v, index kv_cols) noexcept {
         narrow_scratch x;
-        x.q = memory.take<T>(rows * padded(head_dim));
-        x.o = memory.take<T>(rows * padded(head_dim_v));
+        x.q = memory.take<T>(rows * padded_to_four(head_dim));
+        x.o = memory.take<T>(rows * padded_to_four(head_dim_v));
         x.s = memory.take<T>(rows * (kv_cols + W));
         x.m = memory.take<T>(rows * W);
         x.m_next = memory.take<T>(rows * W);
@@ -40,8 +45,10 @@ struct narrow_scratch {
         x.heads = memory.take<lane_int<T>>(rows * W);
         x.l = memory.take<T>(std::max(rows, W));
         x.alpha = memory.take<T>(std::max(rows, W));
-        x.o_tile = memory.take<T>(rows * padded(head_dim_v));
+        x.o_tile = memory.take<T>(rows * padded_to_four(head_dim_v));
         x.l_tile = memory.take<T>(rows);
+        x.l_exact = memory.take<T>(rows);
+        x.no_value = memory.take<T>(no_value_words);
         return x;
     }
 };
@@ -50,14 +57,16 @@ struct narrow_scratch {
 template <class T>
 struct narrow_state {
     T* m;    // rows
-    T* l;    // rows
+    T* l;    // rows; l_exact likewise, where weights are rounded
+    T* l_exact;
     T* o;    // rows x padded head_dim_v, in the unit's order
 
     static narrow_state lay_out(arena& memory, index rows, index head_dim_v) noexcept {
         narrow_state s;
         s.m = memory.take<T>(rows);
         s.l = memory.take<T>(rows);
-        s.o = memory.take<T>(rows * narrow_scratch<T>::padded(head_dim_v));
+        s.l_exact = memory.take<T>(rows);
+        s.o = memory.take<T>(rows * narrow_scratch<T>::padded_to_four(head_dim_v));
         return s;
     }
 };

@@ -7,12 +7,12 @@
 
 IMBREX_ISA_BEGIN
 
-template <class T, int R, row_set KeyRows, row_set ValueRows>
-class narrow_products : public narrow_rows<T, R, typename KeyRows::element, typename ValueRows::element> {
+template <class T, int R, row_set KeyRows, row_set ValueRows, in_pairs Pairs>
+class narrow_products : public narrow_rows<T, R, typename KeyRows::element, typename ValueRows::element, Pairs> {
 public:
     using K = typename KeyRows::element;
     using E = typename ValueRows::element;
-    using base = narrow_rows<T, R, K, E>;
+    using base = narrow_rows<T, R, K, E, Pairs>;
     using tile_type = kv_tile<KeyRows, ValueRows>;
     using base::W;
 
@@ -61,11 +61,13 @@ private:
     static constexpr int block = W / A;
     // Keys side by side share the loads of q, of which one a cycle is the limit. Decision: the first pass, from memory, takes two
     // 16-bit rows together but f32 rows singly: two streams 512 bytes apart halve the read bandwidth (29 -> 10 GB/s), while for
-    // bf16 it is 16 -> 23 GB/s (D=128, 4 rows, AMD Zen 4, g++ 12, 2026-11-30). Later passes, from L1: four, 33 -> 41 GB/s.
+    // bf16 it is 16 -> 23 GB/s (D=128, 4 rows, AMD Zen 4, g++ 12, 2026-11-30). Later passes, from L1: four, 33 -> 41 GB/s. Of
+    // bf16 in pairs it takes one, and later passes four (74 -> 82 % of the read bandwidth, 2026-12-01).
+    static constexpr bool two_bytes_in_pairs = Pairs != in_pairs::nothing && bytes_per_value<K> == 2;
     template <int A>
-    static constexpr int from_memory = std::min(bytes_per_value<K> <= 2 ? 2 : 1, block<A>);
+    static constexpr int from_memory = std::min(bytes_per_value<K> <= 2 && !two_bytes_in_pairs ? 2 : 1, block<A>);
     template <int A>
-    static constexpr int from_l1 = std::min(bytes_per_value<K> <= 2 ? 2 : 4, block<A>);
+    static constexpr int from_l1 = std::min(bytes_per_value<K> <= 2 && !two_bytes_in_pairs ? 2 : 4, block<A>);
     template <int A>
     static constexpr int columns = accumulator_registers / A >= 8 ? 8 : 4;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
@@ -131,6 +133,11 @@ private:
             int const at = u == 0 ? i : std::min(i + u, n - 1);
             key[u] = keys.row(at);
             if constexpr (has_side_scales<Keys>) scales[u] = keys.scales(at).data;
+        }
+        if constexpr (Pairs != in_pairs::nothing) {
+            key_pairs<K>::template multiply<A, Side>(key, q, q_stride_, head_dim_, acc);
+            IMBREX_UNROLL for (int a = 0; a < Side * A; ++a) to[a] = acc[a];
+            return;
         }
         _Pragma("GCC unroll 1") for (index d = 0; d < in_pairs; d += 2 * W) {
             array_of<V, A> q_low, q_high;
@@ -207,6 +214,12 @@ private:
         constexpr int C = columns<A>;
         for (int p = 0; p < passes_; ++p) {
             index d = 0;
+            if constexpr (base::rounds_weights) {
+                constexpr int step = value_pairs<E>::step;
+                for (; d + C * W <= head_dim_v_; d += C * W) accumulate_pairs<A, C, true>(values, {j, j + n}, p, d);
+                for (; d < head_dim_v_; d += step) accumulate_pairs<A, step / W, false>(values, {j, j + n}, p, d);
+                continue;
+            }
             for (; d + C * W <= head_dim_v_; d += C * W) accumulate_columns<A, C>(values, j, n, p, d);
             for (; d + 2 * W <= head_dim_v_; d += 2 * W) accumulate_columns<A, 2>(values, j, n, p, d);
             for (; d < head_dim_v_; d += W) accumulate_columns<A, 1>(values, j, n, p, d);
@@ -265,6 +278,20 @@ private:
                 (V::load_aligned(to) + acc[r][c]).store_aligned(to);
             }
         }
+    }
+
+    template <int A, int C, bool Whole, row_set Values>
+    IMBREX_NOINLINE_ALIGNED void accumulate_pairs(Values const& values, key_span const& some, int p, index d) noexcept {
+        row_walk walk{values, 0};
+        auto const next = [&](index j) {
+            if (p == 0 && d == 0) values_then_.ask_for(j, head_dim_v_);
+            E const* const row = *walk + d;
+            ++walk;
+            return row;
+        };
+        float const* const weights = x_.s + p * s_stride_ + some.first / 2 * A;
+        value_pairs<E>::template add<A, C, Whole>(some, weights, head_dim_v_ - d, reinterpret_cast<E const*>(x_.no_value),
+                                                  x_.o_tile + p * A * o_stride_ + d, o_stride_, next);
     }
 
     rows_to_come<KeyRows> keys_then_{};

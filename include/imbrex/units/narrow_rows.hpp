@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "imbrex/units/narrow_layout.hpp"
+#include "imbrex/units/narrow_pairs.hpp"
 #include "imbrex/units/seen_keys.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 
@@ -20,9 +20,10 @@ inline constexpr int narrow_rows_of_pass =
     bytes_per_value<K> == 1 && bytes_per_value<E> == 1 && accumulator_registers >= 16 ? 4 : 2;
 
 // R: the most rows. K, E: what keys and values are stored as.
-template <class T, int R, class K, class E>
+template <class T, int R, class K, class E, in_pairs Pairs>
 class narrow_rows {
 public:
+    static constexpr bool rounds_weights = Pairs == in_pairs::keys_and_values;
     static constexpr int W = lane_count<T>;
 
     // So many rows with those of padding.
@@ -40,8 +41,12 @@ public:
             exp2_of<T>(V::load_aligned(x_.m + p * W) - V::load_aligned(x_.m_next + p * W), scale_.log2e).store_aligned(alpha);
             std::copy_n(alpha, at_once_, x_.alpha + p * at_once_);
             std::copy_n(x_.m_next + p * W, W, x_.m + p * W);
-            alignas(64) array_of<T, W> unused = {};    // l is summed key by key in accumulate, in the same order as o
-            weigh_rows<T, 1>(x_.s + p * s_stride_, W, s_stride_ / W, scale_.log2e, x_.m + p * W, nullptr, unused);
+            if constexpr (rounds_weights) {
+                with_pass([&](auto rows) { weigh_in_pairs<rows()>(p); });
+            } else {
+                alignas(64) array_of<T, W> unused = {};    // l is summed key by key in accumulate, in the same order as o
+                weigh_rows<T, 1>(x_.s + p * s_stride_, W, s_stride_ / W, scale_.log2e, x_.m + p * W, nullptr, unused);
+            }
         }
     }
 
@@ -50,6 +55,7 @@ public:
         for (index i = 0; i < count_; ++i) {
             to.m[i] = x_.m[lane_of(i)];
             to.l[i] = x_.l[i];
+            if constexpr (rounds_weights) to.l_exact[i] = x_.l_exact[i];
             std::copy_n(x_.o + i * o_stride_, o_stride_, to.o + i * o_stride_);
         }
     }
@@ -64,6 +70,7 @@ public:
                 simd::fma(V::load_aligned(x_.o + d), alpha, V::load_aligned(part.o + d) * beta).store_aligned(x_.o + d);
             }
             x_.l[i] = simd::fma(V(x_.l[i]), alpha, V(part.l[i]) * beta).get(0);
+            if constexpr (rounds_weights) x_.l_exact[i] = simd::fma(V(x_.l_exact[i]), alpha, V(part.l_exact[i]) * beta).get(0);
             x_.m[lane_of(i)] = next;
         }
     }
@@ -83,19 +90,23 @@ protected:
         at_once_ = static_cast<int>(rows_of_pass(count_));
         log2_at_once_ = std::countr_zero(static_cast<unsigned>(at_once_));
         passes_ = static_cast<int>((count_ + at_once_ - 1) >> log2_at_once_);
-        q_stride_ = narrow_scratch<T>::padded(head_dim_);
-        o_stride_ = narrow_scratch<T>::padded(head_dim_v_);
+        q_stride_ = query_words(head_dim_);
+        o_stride_ = output_words(head_dim_v_);
         std::fill_n(x_.q, rows() * q_stride_, T(0));
         std::fill_n(x_.o, rows() * o_stride_, T(0));
         for (index row = 0; row < rows(); ++row) {    // rows of padding repeat the last: a rule may look at their scores
             index const of = std::min(row, count_ - 1);
-            pack_query<K>(r.query(of), head_dim_, scale_.query, x_.q + row * q_stride_);
+            pack(r.query(of), x_.q + row * q_stride_);
             spread(x_.positions, row, static_cast<lane_int<T>>(ctx.query_offset() + r.token(of)));
             spread(x_.heads, row, static_cast<lane_int<T>>(ctx.head_first + r.head(of)));
         }
         q_last_ = static_cast<position>(ctx.query_offset() + r.token(count_ - 1));
         std::fill_n(x_.m, passes_ * W, lowest_score<T>);
         std::fill_n(x_.l, rows(), T(0));
+        if constexpr (rounds_weights) {
+            std::fill_n(x_.l_exact, rows(), T(0));
+            std::fill_n(x_.no_value, narrow_scratch<T>::no_value_words, T(0));
+        }
         int const shift = log2_at_once_;
         for (int i = 0; i < W; ++i) key_of_lane_[i] = static_cast<lane_int<T>>(i >> shift);
     }
@@ -148,7 +159,7 @@ protected:
             for (index d = r * o_stride_; d < (r + 1) * o_stride_; d += W) {
                 simd::fma(V::load_aligned(x_.o + d), alpha, V::load_aligned(x_.o_tile + d)).store_aligned(x_.o + d);
             }
-            x_.l[r] = simd::fma(V(x_.l[r]), alpha, V(x_.l_tile[r])).get(0);
+            if constexpr (!rounds_weights) x_.l[r] = simd::fma(V(x_.l[r]), alpha, V(x_.l_tile[r])).get(0);
         }
     }
 
@@ -167,6 +178,38 @@ protected:
     alignas(64) array_of<lane_int<T>, W> key_of_lane_;    // of a vector of scores
 
 private:
+    static constexpr index query_words(index head_dim) noexcept {
+        if constexpr (Pairs == in_pairs::nothing)
+            return narrow_scratch<T>::padded(head_dim);
+        else
+            return key_pairs<K>::stride_of(head_dim);
+    }
+    static constexpr index output_words(index head_dim_v) noexcept {
+        if constexpr (rounds_weights)
+            return value_pairs<E>::stride_of(head_dim_v);
+        else
+            return narrow_scratch<T>::padded(head_dim_v);
+    }
+    template <class Q>
+    void pack(Q const* query, T* to) const noexcept {
+        if constexpr (Pairs == in_pairs::nothing)
+            pack_query<K>(query, head_dim_, scale_.query, to);
+        else
+            key_pairs<K>::pack(query, head_dim_, scale_.query, to);
+    }
+
+    // Of pass p; takes in their sums too.
+    template <int A>
+    void weigh_in_pairs(int p) noexcept {
+        alignas(64) array_of<float, W> rounded, exact;
+        weigh_key_pairs<A>(x_.s + p * s_stride_, s_stride_ / W, scale_.log2e, x_.m + p * W, rounded, exact);
+        for (int r = 0; r < A; ++r) {
+            int const row = p * A + r;
+            x_.l[row] *= x_.alpha[row], x_.l_exact[row] *= x_.alpha[row];
+            for (int i = r; i < W; i += A) x_.l[row] += rounded[i], x_.l_exact[row] += exact[i];
+        }
+    }
+
     static constexpr index rows_of_pass(index rows) noexcept {
         return std::min<index>(static_cast<index>(std::bit_ceil(static_cast<std::size_t>(rows))), most_at_once);
     }
