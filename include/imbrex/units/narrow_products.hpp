@@ -72,9 +72,20 @@ private:
     static constexpr int columns = accumulator_registers / A >= 8 ? 8 : 4;
     static constexpr index l1_block_bytes = 4096;    // of V, read from memory by the first pass and from L1 by the others
 
+    // Scales beside keys: one a row, or any. Blocks of those are not unrolled for one or two rows, which took g++ 12 3 s longer
+    // to compile and is no faster (int8 in groups of 32, D=128: 2 to 5 % slower; for four rows 2 to 5 % faster, AVX2; AMD Zen 4,
+    // 2026-12-01).
+    enum class scales_are { of_rows, any };
+    template <int A>
+    static constexpr scales_are unrolled = A < 4 ? scales_are::of_rows : scales_are::any;
+
     template <int A>
     IMBREX_NOINLINE_ALIGNED void multiply_blocks(KeyRows const& all, key_span const& some, left_as what) noexcept {
         index j = some.first;
+        if constexpr (has_side_scales<KeyRows> && unrolled<A> == scales_are::of_rows) {
+            for (; key_runs_.is != scale_runs<T>::kind::whole_rows && j < some.last; j += block<A>)
+                multiply_rest<A>(all.from(j), j, static_cast<int>(std::min<index>(block<A>, some.last - j)), what);
+        }
         for (; j + block<A> <= some.last; j += block<A>) {
             with_run(all, j, block<A>, [&](auto const& keys) {
                 multiply_block<A, from_memory<A>>(keys, j, 0, what);
@@ -92,13 +103,13 @@ private:
             if (p == 0) {
                 IMBREX_UNROLL for (int u = 0; u < Side; ++u) keys_then_.ask_for(j + i + u, head_dim_);
             }
-            multiply<A, Side>(keys, i, block<A>, p, acc + i * A);
+            multiply<A, Side, unrolled<A>>(keys, i, block<A>, p, acc + i * A);
         }
         V const s = simd::sums(acc);
         take(what == left_as::scores ? finite_score<T>(s) : s, x_.s + p * s_stride_ + j * A, p, what);
     }
 
-    // n keys, fewer than a block, and all rows. Not unrolled: it compiles in a fifth of the time.
+    // n keys, a block or fewer, and all rows. Not unrolled: it compiles in a fifth of the time.
     template <int A>
     IMBREX_NOINLINE void multiply_rest(KeyRows const& keys, index j, int n, left_as what) noexcept {
         constexpr int side = from_l1<A>;
@@ -106,7 +117,7 @@ private:
         for (int p = 0; p < passes_; ++p) {
             array_of<V, W> acc;
             int i = 0;
-            _Pragma("GCC unroll 1") for (; i < n; i += side) multiply<A, side>(keys, i, n, p, acc + i * A);
+            _Pragma("GCC unroll 1") for (; i < n; i += side) multiply<A, side, scales_are::any>(keys, i, n, p, acc + i * A);
             std::fill(acc + i * A, acc + W, V(T(0)));
             V const s = xsimd::select(as_score_mask<T>(this->are_there(n)), finite_score<T>(simd::sums(acc)), hidden_score<T>());
             take(s, x_.s + p * s_stride_ + j * A, p, what);
@@ -121,7 +132,7 @@ private:
     }
 
     // Products of Side keys, from the i-th of the block on, and the rows of pass p. Keys beyond n repeat the last.
-    template <int A, int Side, row_set Keys>
+    template <int A, int Side, scales_are Scales, row_set Keys>
     IMBREX_ALWAYS_INLINE void multiply(Keys const& keys, int i, int n, int p, V* to) noexcept {
         T const* const q = x_.q + p * A * q_stride_;
         index const in_pairs = head_dim_ / (2 * W) * (2 * W);
@@ -148,10 +159,12 @@ private:
             }
             IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
                 V low, high;
-                if constexpr (has_side_scales<Keys>)
-                    load_scaled_pair<T>(key[u], scales[u], key_runs_, d, low, high);
-                else
+                if constexpr (!has_side_scales<Keys>)
                     load_row_pair<T>(key[u], d, low, high);
+                else if constexpr (Scales == scales_are::of_rows)
+                    load_code_pair<T>(key[u], d, low, high);
+                else
+                    load_scaled_pair<T>(key[u], scales[u], key_runs_, d, low, high);
                 low = in_register<T>(low), high = in_register<T>(high);
                 IMBREX_UNROLL for (int r = 0; r < A; ++r) {
                     V& a = acc[u * A + r];
@@ -162,9 +175,9 @@ private:
         for (index d = in_pairs; d < head_dim_; d += W) {
             IMBREX_UNROLL for (int u = 0; u < Side; ++u) {
                 V x;
-                if constexpr (has_side_scales<Keys>)
+                if constexpr (has_side_scales<Keys> && Scales == scales_are::any)
                     x = load_scaled_upto<T>(key[u], scales[u], key_runs_, d);
-                else if constexpr (in_pieces<K>)
+                else if constexpr (has_side_scales<Keys> || in_pieces<K>)
                     x = load_row_upto<T>(key[u], d, head_dim_);
                 else
                     x = load_upto<T>(key[u] + d, head_dim_ - d);
