@@ -10,7 +10,7 @@
 // bandwidth, two rows without reach 85-95 % (f32, 4 rows, D=128, 4 KB blocks, AMD Zen 4, g++ 12, 2026-11-30).
 //
 // Decision: a rule has a pass of its own over products, as in the wide unit (wide_rule_pass.hpp). Inlined where products are
-// made, it had them compiled anew: with one unit for any number of rows, a second rule costs g++ 12 0.6 s, which was 6 (f32,
+// made, it had them compiled anew: with one unit for any number of rows, a second rule costs g++ 12 0.9 s, which was 6 (f32,
 // 2026-12-01).
 #pragma once
 
