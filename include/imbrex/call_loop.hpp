@@ -58,14 +58,14 @@ public:
                 first + count == copied ? order_.end_of_wave(first, order_.heads(), memory_.state_count) : first + count;
             if (count > 0) {
                 index const parts = (most_held(first, count) + copy_rows - 1) / copy_rows;
-                share_out(count * parts,
-                          [&](index i, index) { typed_.pack(typed_.call, first, first + i / parts, i % parts * copy_rows); });
+                share_out(count * parts, 1, [&](index i, index, index) {
+                    typed_.pack(typed_.call, first, first + i / parts, i % parts * copy_rows);
+                });
             }
             expect_parts(first, end);
-            index const first_item = order_.first_item(first);
-            index const items = order_.first_item(end) - first_item, tasks = std::min(workers_, items);
-            share_out(items, [&](index i, index slot) {
-                if (i + tasks < items) typed_.expect(typed_.call, order_.item(first_item + i + tasks));
+            index const first_item = order_.first_item(first), items = order_.first_item(end) - first_item;
+            share_out(items, plan_.row_tiles(plan_.shape.q_tokens), [&](index i, index then, index slot) {
+                if (then < items) typed_.expect(typed_.call, order_.item(first_item + then));
                 typed_.attend(typed_.call, first, order_.item(first_item + i), slot);
             });
             first = end;
@@ -117,15 +117,28 @@ private:
         return p + (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
     }
 
-    // Runs body(item, slot) for every item, each once. Any number of tasks, even one alone, finishes them all.
+    // Runs body(item, likely next item, slot) for every item, each once. Any number of tasks, even one alone, finishes them all.
+    // A task takes several items in a row, at most so many together: row tiles of one head, which then find its keys and values
+    // in its core's cache. It takes ever fewer, so that tasks end together (guided self-scheduling: Polychronopoulos & Kuck
+    // 1987).
     template <class F>
-    void share_out(index items, F&& body) const {
+    void share_out(index items, index together, F&& body) const {
         if (items == 0) return;
-        auto* const next = new (memory_.counter) std::atomic<index>{0};
+        auto* const taken = new (memory_.counter) std::atomic<index>{0};
+        index const tasks = std::min(workers_, items);
         auto task = [&](index slot) {
-            for (index i; (i = next->fetch_add(1, std::memory_order_relaxed)) < items;) body(i, slot);
+            for (index i = 0, end = 0;; ++i) {
+                if (i == end) {
+                    i = taken->load(std::memory_order_relaxed);
+                    do {
+                        if (i >= items) return;
+                        end = i + std::clamp<index>((items - i) / (tune::runs_per_worker * tasks), 1, together);
+                    } while (!taken->compare_exchange_weak(i, end, std::memory_order_relaxed));
+                }
+                body(i, i + 1 < end ? i + 1 : i + tasks, slot);
+            }
         };
-        executor_.run(std::min(workers_, items), task);
+        executor_.run(tasks, task);
     }
 
     // The keys that are there and that some query of a sequence may see, in some head, from the beginning of a tile on: those
