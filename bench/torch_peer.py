@@ -95,7 +95,7 @@ def race(library, name, dtype, shape, causal, threads):
             sys.exit(f"{name} {dtype} {shape}: the two differ by {off}, {tolerance} is allowed")
 
         def turn(f, n):
-            time.sleep(0.004)  # the other's threads stop spinning
+            time.sleep(0.06)  # the other's threads stop spinning: libgomp's do 300 000 pauses, of 50 ns
             f()
             begin = time.perf_counter()
             for _ in range(n):
