@@ -22,7 +22,7 @@ struct operands {
 template <class Tiles>
 void multiply(operands& x) {
     Tiles tiles;
-    tiles.template load<1>(x.a, 64);
+    tiles.template load_once<1>(x.a, 64);
     tiles.template load<6>(x.b, 64);
     tiles.template load<3>(x.c, 64);
     tiles.template dot_bf16<3, 1, 6>();

@@ -269,6 +269,25 @@ TEST_F(AmxUnit, NegativeAndZeroScales) {
     }
 }
 
+// Weights from 2^0 down through the denormals to 0: those are 0 in the sum, as they are to the tile unit.
+TEST_F(AmxUnit, WeightsOfAnySizeCountAndDenormalsAreLeftToTheCaller) {
+    fill({1, 20, 320, 32, 32, 1024});
+    scale = std::log(2.0);
+    for (bf16& x : q) x = bf16{1.0f};
+    for (index j = 0; j < s.kv_tokens; ++j) {
+        for (index d = 0; d < s.head_dim; ++d) {
+            keys[static_cast<std::size_t>(j * s.head_dim + d)] = bf16{d == 0 ? -static_cast<float>(j % 160) : 0.0f};
+        }
+    }
+    attend(imbrex::full{});
+    expect_right(imbrex_test::sees_everything());
+    for (bf16& v : values) v = bf16{1.0f};
+    attend(imbrex::full{});
+    for (float const o : out) EXPECT_NEAR(o, 1, 0x1p-23);
+    float volatile const tiny = std::numeric_limits<float>::min();
+    EXPECT_GT(tiny / 2, 0);
+}
+
 TEST_F(AmxUnit, OutputsMayBeBf16) {
     fill({1, 40, 70, 64, 50, 64});
     attend<bf16>(imbrex::full{});

@@ -27,10 +27,10 @@ private:
         return widened && r.head_dim + r.head_dim_v > 256 ? 128 : 256;
     }
 
-    // Its first and last steps of a tile run alone, and its rows find a tile that fits half of L2 there. bf16, D=128, one thread,
-    // S=1024 / 2048 / 4096, GFLOP/s: 32 rows x 1024 keys 669 / 746 / 652, 64 x 512 663 / 749 / 659, 128 x 1024 684 / 759 / 679,
-    // 128 x 512 683 / 750 / 717, 128 x 256 668 / 750 / 698; 16 threads, B=4 H=32 S=1024: 3091, 2984, 3287, 3493, 3551.
-    // Intel Emerald Rapids (16 virtual cores), g++ 13 -O3 -march=sapphirerapids, medians of 7, 2026-12-01.
+    // Its first step of a tile runs alone, the outputs of 16 blocks of 32 keys follow together, and its rows find a tile that
+    // fits half of L2 there. bf16, D=128, 128 rows, of 256 / 512 / 1024 keys: one thread, S=1024 837 / 868 / 861 GFLOP/s, S=2048
+    // 931 / 943 / 950; 16 threads, B=1 H=8 S=4096 6439 / 6647 / 6553, B=4 H=32 S=2048 6825 / 6749 / 6695. Intel Emerald Rapids
+    // (16 virtual cores), g++ 13 -O3 -march=sapphirerapids, medians, 2026-12-01.
     static constexpr index amx_kv_cols = 512;
 
     // Decode streams K of a tile, then V: each change of stream costs the hardware's prefetchers a start. 64 / 256 / 512 / 1024

@@ -17,7 +17,7 @@ struct amx_family {
     static std::string_view refusal() noexcept { return Tiles::refusal(); }
 
     static constexpr index vector_rows = 16;                 // of half a tile of rows
-    static constexpr index tile_bytes = index{128} << 10;    // of keys and values
+    static constexpr index tile_bytes = index{256} << 10;    // of keys and values
     static constexpr index max_rows = amx_geometry::max_rows * amx_geometry::max_parts;
 
     template <class Rule>

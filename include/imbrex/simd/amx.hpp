@@ -53,6 +53,11 @@ public:
     IMBREX_ALWAYS_INLINE void load(void const* from, index row_bytes) noexcept {
         asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(T) : "memory");
     }
+    // The same of what need not stay in L1.
+    template <int T>
+    IMBREX_ALWAYS_INLINE void load_once(void const* from, index row_bytes) noexcept {
+        asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(T) : "memory");
+    }
     template <int T>
     IMBREX_ALWAYS_INLINE void store(void* to, index row_bytes) const noexcept {
         asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(T) : "memory");

@@ -1,4 +1,4 @@
-// The tile unit for bf16 without the machine: eight tiles in memory, and what LDTILECFG, TILEZERO, TILELOADD, TILESTORED and
+// The tile unit for bf16 without the machine: eight tiles in memory, and what LDTILECFG, TILEZERO, TILELOADD(T1), TILESTORED and
 // TDPBF16PS do to them, bit for bit but for the payloads of NaNs.
 //
 // Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS. Of each row of A and column of B the
@@ -30,6 +30,10 @@ public:
         for (int r = 0; r < amx_tile_rows; ++r) {
             std::memcpy(tiles_[T][r], static_cast<std::byte const*>(from) + r * row_bytes, amx_tile_row_bytes);
         }
+    }
+    template <int T>
+    void load_once(void const* from, index row_bytes) noexcept {
+        load<T>(from, row_bytes);
     }
     template <int T>
     void store(void* to, index row_bytes) const noexcept {

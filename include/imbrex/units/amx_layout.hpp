@@ -25,9 +25,9 @@ struct amx_geometry {
     static constexpr int max_parts = 4;      // so many times those take turns at a tile of keys
     static constexpr index block = 32;       // keys whose scores and weights are made together
     static constexpr index step = 32;        // numbers of a row that one product takes
-    // Blocks whose weights meet their values together: 8 rather than 4 is 1 to 3 % (D=128, S=1024 to 4096, Intel Emerald Rapids,
-    // g++ 13, 2026-12-01).
-    static constexpr int group = 8;
+    // Blocks whose weights meet their values together: 16 rather than 8 is 2 % (D=128, S=1024 and 2048), 32 as 8 (Intel Emerald
+    // Rapids, g++ 13, 2026-12-01).
+    static constexpr int group = 16;
     static constexpr index tile = 16 * 32;            // bf16 in a tile
     static constexpr index square = 16 * max_rows;    // f32 of 16 rows of s or o
 
@@ -60,10 +60,10 @@ struct amx_scratch {
     };
     // Of whoever has the turn.
     struct shared {
-        float* s[2];        // block x max_rows: the scores of this block, and of the next
-        bf16* p[2];         // [group blocks][2 halves] tiles: weights of this group, and of the one before
-        bf16* values[2];    // a block, where some of its keys are seen by no query
-        float* m_next;      // max_rows: maxima of a block
+        float* s[2];      // block x max_rows: the scores of this block, and of the next
+        bf16* p;          // [group blocks][2 halves] tiles: weights
+        bf16* values;     // a block, where some of its keys are seen by no query
+        float* m_next;    // max_rows: maxima of a block
         float* alpha;
     };
     shared all;
@@ -74,8 +74,9 @@ struct amx_scratch {
         using g = amx_geometry;
         amx_scratch x;
         for (float*& s : x.all.s) s = memory.take<float>(g::block * g::max_rows), memory.skip(320);
-        for (bf16*& p : x.all.p) p = memory.take<bf16>(g::group * g::block * g::max_rows), memory.skip(320);
-        for (bf16*& v : x.all.values) v = memory.take<bf16>(g::value_block(head_dim_v));
+        x.all.p = memory.take<bf16>(g::group * g::block * g::max_rows);
+        memory.skip(320);
+        x.all.values = memory.take<bf16>(g::value_block(head_dim_v));
         for (float** a : {&x.all.m_next, &x.all.alpha}) *a = memory.take<float>(g::max_rows);
         for (part& one : x.parts) {
             one.q = memory.take<bf16>(g::max_rows * g::padded(head_dim));

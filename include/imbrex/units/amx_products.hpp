@@ -1,8 +1,9 @@
-// The tile unit's work of one step of the AMX unit, in pieces that vector work can stand between: scores of the next block, and a
-// share of the outputs of the blocks before.
+// The tile unit's work of the AMX unit, in pieces that vector work can stand between: scores of a block, or outputs of some.
 //
 // Tiles: 0 to 3 the 2 x 2 sums, 4 and 5 what lies in A, 6 and 7 what lies in B: four products to four loads.
 // Memory traffic a piece: 4 KB from L1 or L2; of scores, 4 KB to L1 a block; of outputs, 4 KB from L1 and to it a slice.
+// Decision: what lies in A, keys and values, is loaded with the hint that it need not stay in L1, which the rest fills: 11 to 17
+// % (D=128, S=1024 to 4096), 7 % (D=64); the hint for B too costs 4 % (Intel Emerald Rapids, g++ 13, 2026-12-01).
 #pragma once
 
 #include "imbrex/units/amx_layout.hpp"
@@ -18,9 +19,9 @@ public:
     void plan_scores(bf16 const* keys, bf16 const* q, int steps, float* s) noexcept {
         keys_ = keys, q_ = q, s_ = s, steps_ = steps;
     }
-    // o += v p of some blocks, and of the slices of 32 columns [first, last): a piece for each block and slice.
-    void plan_values(bf16 const* const* values, int blocks, bf16 const* p, float* o, int first, int last) noexcept {
-        values_ = values, blocks_ = blocks, p_ = p, o_ = o, slice_ = first, value_pieces_ = blocks * (last - first);
+    // o += v p of some blocks: a piece for each, and each slice of 32 columns.
+    void plan_values(bf16 const* const* values, int blocks, bf16 const* p, float* o, int slices) noexcept {
+        values_ = values, blocks_ = blocks, p_ = p, o_ = o, value_pieces_ = blocks * slices;
     }
     int pieces() const noexcept { return steps_ + value_pieces_; }
 
@@ -36,14 +37,14 @@ private:
     using g = amx_geometry;
 
     IMBREX_ALWAYS_INLINE void multiply(Tiles& t, bf16 const* a, bf16 const* b0, bf16 const* b1) noexcept {
-        t.template load<4>(a, tile_bytes);
+        t.template load_once<4>(a, tile_bytes);
         t.template load<6>(b0, tile_bytes);
         t.template dot_bf16<0, 4, 6>();
         if (halves_ == 2) {
             t.template load<7>(b1, tile_bytes);
             t.template dot_bf16<1, 4, 7>();
         }
-        t.template load<5>(a + g::tile, tile_bytes);
+        t.template load_once<5>(a + g::tile, tile_bytes);
         t.template dot_bf16<2, 5, 6>();
         if (halves_ == 2) t.template dot_bf16<3, 5, 7>();
     }

@@ -31,9 +31,7 @@ public:
           slices_{static_cast<int>(g::padded(head_dim_v) / g::step)},
           scale_{scale},
           weights_{scale.log2e},
-          tiles_{tiles} {
-        now_.p = all_.p[0], before_.p = all_.p[1];
-    }
+          tiles_{tiles} {}
 
     position q_first() const noexcept { return x_.positions[0]; }
     position q_last() const noexcept { return x_.positions[count_ - 1]; }
@@ -83,7 +81,7 @@ public:
         for (int b = 0; b < count_blocks_; ++b) {
             wants_exact_sum_ ? step<row_sums::exact_too>(tile, b) : step<row_sums::rounded>(tile, b);
         }
-        drain();
+        add_values();
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept {
@@ -106,13 +104,6 @@ private:
         index begin, end;
         coverage seen;
     };
-    // Blocks that have weights, and of whose outputs the slices before `slice` are done.
-    struct value_group {
-        bf16 const* values[g::group] = {};
-        bf16* p = nullptr;
-        int blocks = 0;
-        int slice = 0;
-    };
 
     // What takes each row's own arithmetic: sinks, and the log-sum-exp.
     void end_rows(row_type const& r) noexcept {
@@ -131,13 +122,15 @@ private:
         bf16 const* const keys = tile.keys + blocks_[b].begin / g::block * g::key_block(head_dim_);
         work.plan_scores(keys, x_.q, steps_, scores_of(b));
     }
-    // Slices up to `last`.
-    void plan_values(amx_products<Tiles>& work, value_group& from, int last) const noexcept {
-        work.plan_values(from.values, from.blocks, from.p, x_.o, from.slice, std::max(from.slice, last));
-        from.slice = std::max(from.slice, last);
+    // The weights that are there meet their values.
+    IMBREX_NOINLINE void add_values() noexcept {
+        amx_products<Tiles> work{halves_};
+        work.plan_values(values_, weighed_, all_.p, x_.o, slices_);
+        work.finish(tiles_);
+        weighed_ = 0;
     }
 
-    // The weights of block b; beside them the scores of the next, and a share of the outputs of the group before.
+    // The weights of block b, and beside them the scores of the next.
     template <row_sums Sums>
     void step(amx_tile const& tile, int b) noexcept {
         bool const all_seen = find_scores(b);
@@ -145,21 +138,19 @@ private:
         if (far_) amx_detail::count_from(x_.base, scores_of(b));
         amx_products<Tiles> work{halves_};
         if (b + 1 < count_blocks_) plan_scores(work, tile, b + 1);
-        if (before_.blocks > 0) plan_values(work, before_, (slices_ * (now_.blocks + 1) + g::group - 1) / g::group);
         int const pieces = work.pieces(), parts = 4 * halves_;
         T const* const s = scores_of(b);
-        bf16* const p = now_.p + now_.blocks * 2 * g::tile;
-        bf16* const p_next = now_.blocks + 1 == g::group ? before_.p : p + 2 * g::tile;
+        bf16* const p = all_.p + weighed_ * 2 * g::tile;
         for (int half = 0, part = 0; half < halves_; ++half) {
             amx_detail::weight_sums<Sums> sums{weights_, x_.top + 16 * half};
             for (int key = 0; key < g::block; key += 8) {
                 work.advance(tiles_, ++part * pieces / parts);
-                sums.weigh(s + 16 * half, p + half * g::tile, p_next + half * g::tile, key);
+                sums.weigh(s + 16 * half, p + half * g::tile, key);
             }
             sums.add_to(x_.l + 16 * half, x_.l_exact + 16 * half);
         }
-        now_.values[now_.blocks++] = all_seen ? value_block(tile, b) : seen_values(tile, b);
-        if (now_.blocks == g::group || !all_seen) next_group();
+        values_[weighed_++] = all_seen ? value_block(tile, b) : seen_values(tile, b);
+        if (weighed_ == g::group || !all_seen) add_values();
         fresh_ = false;
     }
 
@@ -197,7 +188,7 @@ private:
     bf16 const* seen_values(amx_tile const& tile, int b) noexcept {
         block const& k = blocks_[b];
         index const n = g::value_block(head_dim_v_);
-        bf16* const to = all_.values[now_.p == all_.p[0] ? 0 : 1];
+        bf16* const to = all_.values;
         std::copy_n(value_block(tile, b), n, to);
         for (index j = 0; j < g::block; ++j) {
             bool const seen = j < k.end - k.begin && (k.seen == coverage::full || seen_.all(j, j + 1));
@@ -216,7 +207,7 @@ private:
         if (outgrown) raise();
     }
     IMBREX_NOINLINE void raise() noexcept {
-        drain();
+        add_values();
         for (index i = 0; i < 16 * halves_; ++i) all_.alpha[i] = all_.m_next[i] > x_.limit[i] ? raised(i) : T(1);
         if (fresh_) return;
         for (index i = 0; i < 16 * halves_; i += W) {
@@ -241,21 +232,6 @@ private:
         return first ? T(0) : static_cast<T>(std::exp2(fall));
     }
 
-    // Adds all weights that are there to o.
-    IMBREX_NOINLINE void drain() noexcept {
-        for (int i = 0; i < 2; ++i) next_group();
-    }
-    // The group before is finished; this one becomes it.
-    void next_group() noexcept {
-        if (before_.blocks > 0) {
-            amx_products<Tiles> rest{halves_};
-            plan_values(rest, before_, slices_);
-            rest.finish(tiles_);
-        }
-        std::swap(now_, before_);
-        now_.blocks = now_.slice = 0;
-    }
-
     amx_scratch::shared all_;
     amx_scratch::part x_;
     Rule const& rule_;
@@ -272,7 +248,8 @@ private:
     index kv_begin_ = 0;
     int count_blocks_ = 0;
     block blocks_[max_kv_cols / g::block];
-    value_group now_, before_;
+    bf16 const* values_[g::group];    // of blocks that have weights
+    int weighed_ = 0;
     seen_keys seen_;
     Tiles& tiles_;
 };

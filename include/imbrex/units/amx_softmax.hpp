@@ -1,10 +1,9 @@
 // The AMX unit's softmax: scores of a block in f32, queries in lanes, to weights in bf16, laid out as the tile unit reads them.
 //
-// A weight is 2^(c s - top) where top is a whole number near the row's largest c s: c s is split into the nearest whole number,
-// whose difference to top is added to the exponent, and the rest, of which a polynomial of degree 3 is within 7.5e-5 (minimax).
-// Weights below 2^-125 are 0. Numbers c s beyond 2^20 would lose their fraction: such scores are counted from a base of their
-// row. Weights are rounded to bf16 by half an ulp added before they are cut: cut alone, a few nearly equal ones would be off by
-// twice as much. The sum that outputs are divided by is that of the rounded ones.
+// A weight is 2^x, x = c s - top, where top is a whole number near the row's largest c s: p(x - floor x) 2^(floor x), where the
+// polynomial of degree 3 is within 7.5e-5 of it (minimax). Weights below 2^-126 are 0. Numbers c s beyond 2^20 would lose their
+// fraction: such scores are counted from a base of their row. Weights are rounded to bf16 by being cut, half an ulp higher: cut
+// alone, a few nearly equal ones would be off by twice as much. The sum that outputs are divided by is that of the rounded ones.
 // The log-sum-exp is of weights of degree 4, within 2.7e-6, before they are rounded. Held by tests/units_amx_test.cpp.
 // Memory a block: scores once from L1, weights once to it.
 #pragma once
@@ -19,22 +18,38 @@ namespace amx_detail {
 inline constexpr int vectors_of_half = 16 / W;
 using half_vectors = array_of<V, vectors_of_half>;
 
-// p 2^n, and the bits of `more` added, where n is in the low bits of `shifted`; 0 where s < low.
-inline constexpr std::int32_t half_an_ulp = 0x8000;    // of bf16
+// x - floor(x), and p 2^floor(x), 0 where x < -126; p is in [1, 2].
+// Decision: vreduceps and vscalefps, which take half a cycle each, rather than the whole number from a magic one and added to the
+// exponent, which with the zeros takes six operations: 13 to 15 % of all (D=128, S=1024 to 4096, Intel Emerald Rapids, g++ 13,
+// 2026-12-01). But where it makes a denormal, vscalefps takes 180 cycles, unless those are flushed.
 #if defined(IMBREX_HAS_AVX512)
-template <std::int32_t More = 0>
-IMBREX_ALWAYS_INLINE V scaled_weight(V p, V shifted, V s, V low) noexcept {
-    __mmask16 const seen = _mm512_cmp_ps_mask(s.data, low.data, _CMP_NLT_UQ);    // NaN is
-    __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted.data), 23);
-    if constexpr (More != 0) exponent = _mm512_maskz_or_epi32(0xffff, exponent, _mm512_set1_epi32(More));
-    return V(_mm512_castsi512_ps(_mm512_maskz_add_epi32(seen, _mm512_castps_si512(p.data), exponent)));
+IMBREX_ALWAYS_INLINE V fraction_of(V x) noexcept {
+    return V(_mm512_maskz_reduce_ps(0xffff, x.data, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
 }
+IMBREX_ALWAYS_INLINE V scaled_weight(V p, V x) noexcept { return V(_mm512_maskz_scalef_ps(0xffff, p.data, x.data)); }
+
+// Denormal results are 0 while it lives.
+class denormals_flushed {
+public:
+    denormals_flushed() noexcept : before_{_mm_getcsr()} { _mm_setcsr(before_ | _MM_FLUSH_ZERO_ON); }
+    ~denormals_flushed() { _mm_setcsr(before_); }
+    denormals_flushed(denormals_flushed const&) = delete;
+    denormals_flushed& operator=(denormals_flushed const&) = delete;
+
+private:
+    unsigned before_;
+};
 #else
-template <std::int32_t More = 0>
-IMBREX_ALWAYS_INLINE V scaled_weight(V p, V shifted, V s, V low) noexcept {
-    I const exponent = (reinterpret_lanes<std::int32_t>(shifted) << 23) + I(More);
-    return xsimd::select(s < low, V(0.0f), reinterpret_lanes<float>(I(reinterpret_lanes<std::int32_t>(p) + exponent)));
+IMBREX_ALWAYS_INLINE V fraction_of(V x) noexcept { return x - xsimd::floor(x); }
+IMBREX_ALWAYS_INLINE V scaled_weight(V p, V x) noexcept {
+    V const whole = xsimd::floor(x) + V(12582912.0f);    // in the low bits
+    I const scaled = reinterpret_lanes<std::int32_t>(p) + (reinterpret_lanes<std::int32_t>(whole) << 23);
+    return xsimd::select(x < V(-126.0f), V(0.0f), reinterpret_lanes<float>(scaled));
 }
+
+struct denormals_flushed {
+    denormals_flushed() noexcept {}    // so that a scope of it is used
+};
 #endif
 
 // Which sums a row wants: the rounded weights, by which its outputs are divided, so that values of 1 give 1; and those before,
@@ -47,7 +62,7 @@ struct row_tops {
     float* top;      // whole
     float* limit;    // a score above it raises the top
 
-    static constexpr float far = 0x1p20f, slack = 8, magic = 12582912, deepest = 125;
+    static constexpr float far = 0x1p20f, slack = 8;
 };
 
 struct weight_scale {
@@ -58,28 +73,27 @@ struct weight_scale {
 
 // How a vector of rows is weighed.
 struct row_weights {
-    V c, shift, low;
+    V c, below;    // x = c s + below
 
     static IMBREX_ALWAYS_INLINE row_weights of(weight_scale const& scale, float const* top) noexcept {
-        V const t = V::load_aligned(top);
-        return {V(scale.c), V(row_tops::magic) - t,
-                seam<float>::max(V(lowest_score<float>), (t - V(row_tops::deepest)) * V(scale.inverse))};
+        return {V(scale.c), V(0.0f) - V::load_aligned(top)};
     }
 
+    // 2^x, half an ulp of bf16 higher; and as it is to `exact`.
     template <row_sums Sums>
     IMBREX_ALWAYS_INLINE V weight(V s, V& exact) const noexcept {
         using simd = seam<float>;
-        V const shifted = opaque<float>(simd::fma(s, c, shift));
-        V const f = simd::fma(s, c, shift - shifted);
+        constexpr float half_an_ulp = 0x1p-8f;    // of numbers in [1, 2)
+        V const x = simd::fma(s, c, below), f = fraction_of(x);
         if constexpr (Sums == row_sums::exact_too) {
-            V p = simd::fma(V(0.00957010191f), f, V(0.0559178603f));
-            p = simd::fma(p, f, V(0.240247448f));
-            p = simd::fma(p, f, V(0.693121815f));
-            exact = exact + scaled_weight(simd::fma(p, f, V(0.999999261f)), shifted, s, low);
+            V p = simd::fma(V(0.0135341678f), f, V(0.0520114601f));
+            p = simd::fma(p, f, V(0.241442755f));
+            p = simd::fma(p, f, V(0.693003833f));
+            exact = exact + scaled_weight(simd::fma(p, f, V(1.00000262f)), x);
         }
-        V p = simd::fma(V(0.0551716691f), f, V(0.242611122f));
-        p = simd::fma(p, f, V(0.693260985f));
-        return scaled_weight<half_an_ulp>(simd::fma(p, f, V(0.999928074f)), shifted, s, low);
+        V p = simd::fma(V(0.0780245215f), f, V(0.226067156f));
+        p = simd::fma(p, f, V(0.695833564f));
+        return scaled_weight(simd::fma(p, f, V(0.999925196f + half_an_ulp)), x);
     }
 };
 
@@ -108,12 +122,9 @@ struct weight_sums {
         }
     }
 
-    // Keys [key, key + 8) of the block: s to p, for the queries of a half. Lines of p_next are asked for: the next block's
-    // weights then need not wait for them, as the tile unit does for the weights (5 %; D=128, S=2048, Intel Emerald Rapids, g++
-    // 13, 2026-12-01).
-    IMBREX_ALWAYS_INLINE void weigh(float const* s, bf16* p, bf16* p_next, int key) noexcept {
+    // Keys [key, key + 8) of the block: s to p, for the queries of a half.
+    IMBREX_ALWAYS_INLINE void weigh(float const* s, bf16* p, int key) noexcept {
         I const upper(static_cast<std::int32_t>(0xffff0000u));
-        IMBREX_UNROLL for (int j = 0; j < 8; j += 2) __builtin_prefetch(p_next + (key + j) / 2 * 32, 1, 3);
         IMBREX_UNROLL for (int v = 0; v < vectors_of_half; ++v) {
             IMBREX_UNROLL for (int j = 0; j < 8; j += 2) {
                 float const* const at = s + (key + j) * amx_geometry::max_rows + v * W;
