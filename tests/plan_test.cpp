@@ -282,7 +282,8 @@ TYPED_TEST(PlanOf, PathTellsUnitTypesInstructionSetAndTiles) {
 TYPED_TEST(PlanOf, FixedTilesAreTakenAsTheyAre) {
     constexpr index W = imbrex::lane_count<typename TypeParam::score>;
     plan const p = planned<TypeParam, fixed_tiles<tile_shape{W, 48}>>(prefill);
-    bool const on_amx = p.wide == imbrex::wide_kind::amx_tiles;    // which takes blocks of 32 keys, and so many as L2 holds
+    bool const on_amx =
+        p.wide == imbrex::wide_kind::amx_tiles || p.wide == imbrex::wide_kind::amx_limb_tiles;    // which takes blocks of 32 keys, and so many as L2 holds
     EXPECT_EQ(p.wide_tiles, (on_amx ? tile_shape{16, 64} : tile_shape{W, 48}));
     EXPECT_EQ(p.narrow_kv_cols, 48);
     plan const largest = planned<TypeParam, fixed_tiles<tile_shape{W, imbrex::max_kv_cols}>>(prefill);

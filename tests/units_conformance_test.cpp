@@ -237,14 +237,14 @@ template <class Subject>
 class UnitConformance : public testing::Test {
 protected:
     using P = typename Subject::P;
-    static constexpr bool is_16_bit = sizeof(typename P::output) == 2;
+    static constexpr bool is_16_bit = sizeof(typename P::output) == 2, is_f16 = std::is_same_v<typename P::output, imbrex::f16>;
     // Sums of f32, or f64; weights rounded to bf16 where all else is bf16. (The AMX unit's largest weight of a row is none that bf16
     // has, so that it is rounded too.)
     static constexpr double tolerance = sizeof(typename P::score) == 8 ? 1e-13
-                                        : !is_16_bit                  ? 4e-6
+                                        : !is_16_bit || is_f16        ? 4e-6
                                         : Subject::on_tiles           ? 0x1p-8
                                                                       : 0x1p-9;
-    static constexpr double half_ulp = is_16_bit ? 0x1p-9 : 0;
+    static constexpr double half_ulp = is_f16 ? 0x1p-11 : is_16_bit ? 0x1p-9 : 0;
 
     std::mt19937 random{20261201};
 
@@ -266,14 +266,17 @@ protected:
 using wide_bf16_family = std::conditional_t<imbrex::pairs_unit<imbrex::precision<bf16>>, imbrex::bf16_pairs_family<imbrex::precision<bf16>>,
                                             imbrex::widening_family<imbrex::precision<bf16>>>;
 
-using emulated_amx = imbrex::amx_family<imbrex::precision<bf16>, imbrex::emulated_tiles>;
+template <class T>
+using emulated_amx = imbrex::amx_family<imbrex::precision<T>, imbrex::emulated_tiles>;
 
 using subjects = testing::Types<wide_subject<imbrex::precision<float>, imbrex::widening_family<imbrex::precision<float>>, false>,
                                 wide_subject<imbrex::precision<double>, imbrex::widening_family<imbrex::precision<double>>, false>,
                                 wide_subject<imbrex::precision<bf16>, wide_bf16_family, false>,
                                 wide_subject<imbrex::precision<bf16>, wide_bf16_family, true>,
-                                wide_subject<imbrex::precision<bf16>, emulated_amx, false>,
-                                wide_subject<imbrex::precision<bf16>, emulated_amx, true>,
+                                wide_subject<imbrex::precision<bf16>, emulated_amx<bf16>, false>,
+                                wide_subject<imbrex::precision<bf16>, emulated_amx<bf16>, true>,
+                                wide_subject<imbrex::precision<imbrex::f16>, emulated_amx<imbrex::f16>, false>,
+                                wide_subject<imbrex::precision<imbrex::f16>, emulated_amx<imbrex::f16>, true>,
                                 narrow_subject<imbrex::precision<float>, 1>, narrow_subject<imbrex::precision<float>, 4>,
                                 narrow_subject<imbrex::precision<bf16>, 1>, narrow_subject<imbrex::precision<bf16>, 4>,
                                 narrow_subject<imbrex::precision<bf16, imbrex::f8_e4m3, imbrex::f8_e4m3, bf16>, 4>,

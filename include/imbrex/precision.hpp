@@ -42,4 +42,10 @@ inline constexpr bool rounds_weights_to_bf16 =
     std::is_same_v<typename P::query, bf16>&& std::is_same_v<typename P::key, bf16>&& std::is_same_v<typename P::value, bf16>&&
         std::is_same_v<typename P::output, bf16>&& products_of<P> != products::widened;
 
+// Whether all is f16, and products may be of the sums of bf16 that it is.
+template <class P>
+inline constexpr bool all_f16 =
+    std::is_same_v<typename P::query, f16>&& std::is_same_v<typename P::key, f16>&& std::is_same_v<typename P::value, f16>&&
+        std::is_same_v<typename P::output, f16>&& products_of<P> != products::widened;
+
 }    // namespace imbrex

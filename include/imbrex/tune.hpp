@@ -8,7 +8,7 @@ namespace imbrex {
 struct tuned_tiles {
     static constexpr tile_shape select(tile_request const& r) noexcept {
         if (r.narrow) return {0, r.kv_element_bytes <= 2 ? 2 * narrow_kv_cols : narrow_kv_cols};
-        if (r.wide == wide_kind::amx_tiles) return {r.max_q_rows, amx_kv_cols};
+        if (r.wide == wide_kind::amx_tiles || r.wide == wide_kind::amx_limb_tiles) return {r.max_q_rows, amx_kv_cols};
         return {r.max_q_rows, wide_kv_cols(r)};
     }
 

@@ -1,4 +1,4 @@
-// A kv head of bf16, of any addressing, as tiles of the AMX unit.
+// A kv head of bf16 or f16, of any addressing, as tiles of the AMX unit.
 #pragma once
 
 #include "imbrex/kernel/widened.hpp"
@@ -13,18 +13,20 @@ struct amx_blocks {
     bf16* keys = nullptr;
     bf16* values = nullptr;
     index head_dim = 0, head_dim_v = 0;
+    int limbs = 1;
 
     static constexpr index whole(index tokens) noexcept { return (tokens + g::block - 1) / g::block * g::block; }
 
-    static amx_blocks lay_out(arena& memory, index head_dim, index head_dim_v, index tokens) noexcept {
-        amx_blocks b{nullptr, nullptr, head_dim, head_dim_v};
-        b.keys = memory.take<bf16>(whole(tokens) * g::padded(head_dim));
-        b.values = memory.take<bf16>(whole(tokens) * g::padded(head_dim_v));
+    static amx_blocks lay_out(arena& memory, index head_dim, index head_dim_v, index tokens, int limbs = 1) noexcept {
+        amx_blocks b{nullptr, nullptr, head_dim, head_dim_v, limbs};
+        b.keys = memory.take<bf16>(whole(tokens) * g::padded(head_dim) * limbs);
+        b.values = memory.take<bf16>(whole(tokens) * g::padded(head_dim_v) * limbs);
         return b;
     }
     // Those from a token on that starts one.
     amx_blocks from(index token) const noexcept {
-        return {keys + token * g::padded(head_dim), values + token * g::padded(head_dim_v), head_dim, head_dim_v};
+        index const at = token * limbs;
+        return {keys + at * g::padded(head_dim), values + at * g::padded(head_dim_v), head_dim, head_dim_v, limbs};
     }
     amx_tile tile() const noexcept { return {keys, values}; }
 
@@ -58,19 +60,20 @@ struct amx_tiles_of {
 };
 
 // The tokens of a kv head that are there, made once per call.
+template <int Limbs>
 struct amx_packed_head {
     amx_blocks blocks;
     position held_from;
 
     static index bytes(problem const& p, index tokens) noexcept {
         arena count{nullptr};
-        amx_blocks::lay_out(count, p.head_dim, p.head_dim_v, tokens);
+        amx_blocks::lay_out(count, p.head_dim, p.head_dim_v, tokens, Limbs);
         return static_cast<index>(count.used());
     }
     template <class Head>
     static amx_packed_head of(Head const&, kv_range held, problem const& p, kv_layout, std::byte* memory) noexcept {
         arena pieces{memory};
-        return {amx_blocks::lay_out(pieces, p.head_dim, p.head_dim_v, held.end - held.begin), held.begin};
+        return {amx_blocks::lay_out(pieces, p.head_dim, p.head_dim_v, held.end - held.begin, Limbs), held.begin};
     }
     template <class Head>
     void pack(Head const& from, kv_range tokens) const noexcept {

@@ -30,7 +30,7 @@ inline amx_answer amx_permission() noexcept {
 // Tiles, configured while it lives, on its thread: a task makes one and drops it before it ends.
 class amx_tiles {
 public:
-    static constexpr std::string_view note = ", on AMX tiles";
+    static constexpr std::string_view note = ", on AMX tiles", note_of_limbs = ", on AMX tiles as sums of two bf16";
     // Why this process cannot use them; empty: it can.
     static std::string_view refusal() noexcept {
         constexpr std::string_view reasons[] = {

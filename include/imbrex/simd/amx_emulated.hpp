@@ -21,7 +21,8 @@ inline constexpr int amx_tile_row_bytes = 64;
 
 class emulated_tiles {
 public:
-    static constexpr std::string_view note = ", on emulated AMX tiles";
+    static constexpr std::string_view note = ", on emulated AMX tiles",
+                                      note_of_limbs = ", on emulated AMX tiles as sums of two bf16";
     static std::string_view refusal() noexcept { return {}; }
 
     // Of rows row_bytes apart.

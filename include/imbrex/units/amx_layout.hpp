@@ -5,9 +5,10 @@
 //   outputs  Ot[d][query] += Vt Pt    A: 32 keys of 16 columns of V        B: pairs of keys of 16 queries
 //
 // Queries are packed once a row tile, keys and values once a kv head; what the softmax leaves is B as it is. Numbers of a row
-// beyond head_dim, and keys beyond the last, are 0.
-// Decision: keys are packed too, though A is rows as they lie: tiles of 1 KB in a row are 4 % faster than rows 256 bytes apart,
-// copying them included (D=128, S=2048, Intel Emerald Rapids, g++ 13, 2026-12-01), and any rows will do.
+// beyond head_dim, and keys beyond the last, are 0. A number is the sum of some of bf16, its limbs: of bf16 one, of f16 two,
+// which is exact (8 of its 11 digits, and the rest); each limb has tiles of its own. Decision: keys are packed too, though A is
+// rows as they lie: tiles of 1 KB in a row are 4 % faster than rows 256 bytes apart, copying them included (D=128, S=2048, Intel
+// Emerald Rapids, g++ 13, 2026-12-01), and any rows will do.
 #pragma once
 
 #include <algorithm>
@@ -26,20 +27,23 @@ struct amx_geometry {
     static constexpr index block = 32;       // keys whose scores and weights are made together
     static constexpr index step = 32;        // numbers of a row that one product takes
     // Blocks whose weights meet their values together: 16 rather than 8 is 2 % (D=128, S=1024 and 2048), 32 as 8 (Intel Emerald
-    // Rapids, g++ 13, 2026-12-01).
+    // Rapids, g++ 13, 2026-12-01). Of weights of two limbs half as many.
     static constexpr int group = 16;
     static constexpr index tile = 16 * 32;            // bf16 in a tile
     static constexpr index square = 16 * max_rows;    // f32 of 16 rows of s or o
 
     static constexpr index padded(index head_dim) noexcept { return (head_dim + step - 1) / step * step; }
-    static constexpr index key_block(index head_dim) noexcept { return padded(head_dim) * block; }
-    static constexpr index value_block(index head_dim_v) noexcept { return padded(head_dim_v) * block; }
+    static constexpr index key_block(index head_dim, int limbs) noexcept { return padded(head_dim) * block * limbs; }
+    static constexpr index value_block(index head_dim_v, int limbs) noexcept { return padded(head_dim_v) * block * limbs; }
 };
+
+template <class E>
+inline constexpr int amx_limbs = std::is_same_v<E, f16> ? 2 : 1;
 
 // Blocks of keys and values from a key on that starts one.
 struct amx_tile {
-    bf16 const* keys = nullptr;      // [block][step][32 keys][32 numbers]
-    bf16 const* values = nullptr;    // [block][head_dim_v / 16][16 columns][32 keys]
+    bf16 const* keys = nullptr;      // [block][step][limb][32 keys][32 numbers]
+    bf16 const* values = nullptr;    // [block][head_dim_v / 32][limb][32 columns][32 keys]
 };
 
 // Scratch of one worker. Pieces that are read beside others that are being written start at other offsets within 4 KB: a load
@@ -48,7 +52,7 @@ struct amx_tile {
 struct amx_scratch {
     // Of 32 rows.
     struct part {
-        bf16* q;        // [2 halves of the queries][padded(head_dim) / 32] tiles
+        bf16* q;        // [limb][2 halves of the queries][padded(head_dim) / 32] tiles
         float* o;       // padded(head_dim_v) x max_rows
         float* base;    // max_rows: what rows are weighed by (amx_softmax.hpp); the others likewise
         float* top;
@@ -61,7 +65,7 @@ struct amx_scratch {
     // Of whoever has the turn.
     struct shared {
         float* s[2];      // block x max_rows: the scores of this block, and of the next
-        bf16* p;          // [group blocks][2 halves] tiles: weights
+        bf16* p;          // [group blocks][limb][2 halves] tiles: weights
         bf16* values;     // a block, where some of its keys are seen by no query
         float* m_next;    // max_rows: maxima of a block
         float* alpha;
@@ -70,16 +74,16 @@ struct amx_scratch {
     part parts[amx_geometry::max_parts];
 
     // The one function that sizes and lays out the scratch; over a null arena it only counts.
-    static amx_scratch lay_out(arena& memory, index head_dim, index head_dim_v) noexcept {
+    static amx_scratch lay_out(arena& memory, index head_dim, index head_dim_v, int limbs = 1) noexcept {
         using g = amx_geometry;
         amx_scratch x;
         for (float*& s : x.all.s) s = memory.take<float>(g::block * g::max_rows), memory.skip(320);
         x.all.p = memory.take<bf16>(g::group * g::block * g::max_rows);
         memory.skip(320);
-        x.all.values = memory.take<bf16>(g::value_block(head_dim_v));
+        x.all.values = memory.take<bf16>(g::value_block(head_dim_v, limbs));
         for (float** a : {&x.all.m_next, &x.all.alpha}) *a = memory.take<float>(g::max_rows);
         for (part& one : x.parts) {
-            one.q = memory.take<bf16>(g::max_rows * g::padded(head_dim));
+            one.q = memory.take<bf16>(g::max_rows * g::padded(head_dim) * limbs);
             memory.skip(192);
             one.o = memory.take<float>(g::padded(head_dim_v) * g::max_rows);
             memory.skip(192);
@@ -113,83 +117,138 @@ IMBREX_ALWAYS_INLINE V load_pairs(bf16 const* p, index n) noexcept {
 }
 IMBREX_ALWAYS_INLINE void store_pairs(bf16* p, V x) noexcept { x.store_aligned(reinterpret_cast<float*>(p)); }
 
-// Numbers of one row and those of the next, n of them, as pairs.
-IMBREX_ALWAYS_INLINE V pair_rows(bf16 const* even, bf16 const* odd, index n) noexcept {
-    using simd = seam<float>;
+// The first of n numbers, at most W.
+template <class E>
+IMBREX_ALWAYS_INLINE V load_numbers(E const* p, index n) noexcept {
     if (n <= 0) return V(0.0f);
-    int const some = static_cast<int>(std::min<index>(n, W));
-    V const low = even == nullptr ? V(0.0f) : some == W ? simd::load(even) : simd::load_first(even, some);
-    V const high = odd == nullptr ? V(0.0f) : some == W ? simd::load(odd) : simd::load_first(odd, some);
-    I const pairs = upper_half_down(reinterpret_lanes<std::int32_t>(low)) | reinterpret_lanes<std::int32_t>(high);
-    return reinterpret_lanes<float>(pairs);
+    return n >= W ? seam<float>::load(p) : seam<float>::load_first(p, static_cast<int>(n));
+}
+
+// x without its lower half: of a number of f16, the first 8 digits.
+IMBREX_ALWAYS_INLINE V upper_half(V x) noexcept {
+    return reinterpret_lanes<float>(I(reinterpret_lanes<std::int32_t>(x) & I(static_cast<std::int32_t>(0xffff0000u))));
+}
+
+// The upper halves of 2 W neighbours.
+IMBREX_ALWAYS_INLINE V upper_halves(V a, V b) noexcept {
+#if defined(IMBREX_HAS_AVX512)
+    alignas(64) static constexpr std::uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                                          33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    return V(_mm512_castsi512_ps(
+        _mm512_permutex2var_epi16(_mm512_castps_si512(a.data), _mm512_load_si512(odd), _mm512_castps_si512(b.data))));
+#else
+    alignas(64) array_of<std::uint32_t, 2 * W> whole;
+    alignas(64) array_of<std::uint16_t, 2 * W> halves;
+    a.store_aligned(reinterpret_cast<float*>(whole)), b.store_aligned(reinterpret_cast<float*>(whole) + W);
+    for (int i = 0; i < 2 * W; ++i) halves[i] = static_cast<std::uint16_t>(whole[i] >> 16);
+    return V::load_aligned(reinterpret_cast<float const*>(halves));
+#endif
+}
+
+// W pairs of neighbours from p on, of which n numbers are there; the others are 0.
+IMBREX_ALWAYS_INLINE void load_limbs(bf16 const* p, index n, array_of<V, 1>& limbs) noexcept { limbs[0] = load_pairs(p, n); }
+IMBREX_ALWAYS_INLINE void load_limbs(f16 const* p, index n, array_of<V, 2>& limbs) noexcept {
+    V const a = load_numbers(p, n), b = load_numbers(p + W, n - W);
+    limbs[0] = upper_halves(a, b);
+    limbs[1] = upper_halves(a - upper_half(a), b - upper_half(b));
+}
+
+// Numbers of one row and those of the next, as pairs.
+IMBREX_ALWAYS_INLINE V pair_up(V low, V high) noexcept {
+    return reinterpret_lanes<float>(
+        I(upper_half_down(reinterpret_lanes<std::int32_t>(low)) | reinterpret_lanes<std::int32_t>(high)));
+}
+IMBREX_ALWAYS_INLINE void pair_limbs(V low, V high, array_of<V, 1>& limbs) noexcept { limbs[0] = pair_up(low, high); }
+IMBREX_ALWAYS_INLINE void pair_limbs(V low, V high, array_of<V, 2>& limbs) noexcept {
+    V const low_first = upper_half(low), high_first = upper_half(high);
+    limbs[0] = pair_up(low_first, high_first);
+    limbs[1] = pair_up(low - low_first, upper_half(high - high_first));    // of a NaN, whose payload would reach low
 }
 
 }    // namespace amx_detail
 
-// The queries of a row tile as B: q[half][d / 32][pair of d][query][2], times factor, which is -1, 0 or 1. Rows beyond the last
-// repeat it: a rule may look at their scores.
-template <class O>
-IMBREX_NOINLINE void pack_amx_queries(row_block<bf16, O> const& r, index head_dim, float factor, bf16* q) noexcept {
+// The queries of a row tile as B: q[limb][half][d / 32][pair of d][query][2], times factor, which is -1, 0 or 1. Rows beyond the
+// last repeat it: a rule may look at their scores.
+template <class Q, class O>
+IMBREX_NOINLINE void pack_amx_queries(row_block<Q, O> const& r, index head_dim, float factor, bf16* q) noexcept {
     using namespace amx_detail;
-    index const steps = amx_geometry::padded(head_dim) / 32;
+    constexpr int limbs = amx_limbs<Q>;
+    index const steps = amx_geometry::padded(head_dim) / 32, all = amx_geometry::max_rows * 32 * steps;
     for (index at = 0; at < amx_geometry::max_rows; at += W) {
-        array_of<bf16 const*, W> source;
+        array_of<Q const*, W> source;
         for (int i = 0; i < W; ++i) source[i] = r.query(std::min(at + i, r.count - 1));
         for (index pair = 0; pair < 16 * steps; pair += W) {
-            array_of<V, W> square;
-            for (int i = 0; i < W; ++i) square[i] = load_pairs(source[i] + 2 * pair, head_dim - 2 * pair);
-            seam<float>::transpose(square);
+            array_of<array_of<V, W>, limbs> square;
             for (int i = 0; i < W; ++i) {
-                index const row = pair + i, step = row / 16;
-                store_pairs(q + ((at / 16 * steps + step) * 16 + row % 16) * 32 + at % 16 * 2, square[i]);
+                array_of<V, limbs> row;
+                load_limbs(source[i] + 2 * pair, head_dim - 2 * pair, row);
+                for (int l = 0; l < limbs; ++l) square[l][i] = row[l];
+            }
+            for (int l = 0; l < limbs; ++l) {
+                seam<float>::transpose(square[l]);
+                for (int i = 0; i < W; ++i) {
+                    index const row = pair + i, step = row / 16;
+                    store_pairs(q + l * all + ((at / 16 * steps + step) * 16 + row % 16) * 32 + at % 16 * 2, square[l][i]);
+                }
             }
         }
     }
     if (factor == 1.0f) return;
-    for (index i = 0; i < amx_geometry::max_rows * 32 * steps; ++i) q[i] = bf16{static_cast<float>(q[i]) * factor};
+    for (index i = 0; i < limbs * all; ++i) q[i] = bf16{static_cast<float>(q[i]) * factor};
 }
 
-// Values of n <= block keys as A: to[d / 16][d % 16][key]; keys beyond them are 0.
+// Values of n <= block keys as A: to[d / 32][limb][d % 32][key]; keys beyond them are 0.
 template <row_set Rows>
 IMBREX_NOINLINE void pack_amx_values(Rows const& values, index n, index head_dim_v, bf16* to) noexcept {
     using namespace amx_detail;
+    using E = typename Rows::element;
+    constexpr int limbs = amx_limbs<E>;
     for (index pair = 0; pair < 16; pair += W) {
-        array_of<bf16 const*, 2 * W> source;
+        array_of<E const*, 2 * W> source;
         for (int i = 0; i < 2 * W; ++i) source[i] = 2 * pair + i < n ? values.row(2 * pair + i) : nullptr;
         for (index d = 0; d < amx_geometry::padded(head_dim_v); d += W) {
-            array_of<V, W> square;
+            auto const numbers = [&](E const* row) { return row == nullptr ? V(0.0f) : load_numbers(row + d, head_dim_v - d); };
+            array_of<array_of<V, W>, limbs> square;
             for (int i = 0; i < W; ++i) {
-                bf16 const *even = source[2 * i], *odd = source[2 * i + 1];
-                square[i] = even == nullptr ? V(0.0f) : pair_rows(even + d, odd == nullptr ? odd : odd + d, head_dim_v - d);
+                array_of<V, limbs> pairs;
+                pair_limbs(numbers(source[2 * i]), numbers(source[2 * i + 1]), pairs);
+                for (int l = 0; l < limbs; ++l) square[l][i] = pairs[l];
             }
-            seam<float>::transpose(square);
-            for (int i = 0; i < W; ++i) store_pairs(to + (d + i) * 32 + 2 * pair, square[i]);
+            for (int l = 0; l < limbs; ++l) {
+                seam<float>::transpose(square[l]);
+                bf16* const columns = to + ((d / 32 * limbs + l) * 32 + d % 32) * 32;
+                for (int i = 0; i < W; ++i) store_pairs(columns + i * 32 + 2 * pair, square[l][i]);
+            }
         }
     }
 }
 
-// Keys, n <= block of them, as A: to[step][key][32 numbers]; keys beyond them, and numbers beyond head_dim, are 0.
+// Keys, n <= block of them, as A: to[step][limb][key][32 numbers]; keys beyond them, and numbers beyond head_dim, are 0.
 template <row_set Rows>
 IMBREX_NOINLINE void pack_amx_keys(Rows const& keys, index n, index head_dim, bf16* to) noexcept {
+    using namespace amx_detail;
     constexpr index step = amx_geometry::step, square = amx_geometry::block * step;
-    index const whole = head_dim / step * step;
+    constexpr int limbs = amx_limbs<typename Rows::element>;
     for (index j = 0; j < n; ++j) {
-        bf16 const* const row = keys.row(j);
-        bf16* const line = to + j * step;
-        for (index d = 0; d < whole; d += step) std::copy_n(row + d, step, line + d / step * square);
-        if (whole == head_dim) continue;
-        bf16* const last = line + whole / step * square;
-        std::fill(std::copy(row + whole, row + head_dim, last), last + step, bf16::from_bits(0));
+        auto const* const row = keys.row(j);
+        bf16* line = to + j * step;
+        for (index d = 0; d < amx_geometry::padded(head_dim); d += step, line += limbs * square) {
+            for (index i = 0; i < step; i += 2 * W) {
+                array_of<V, limbs> pairs;
+                load_limbs(row + d + i, head_dim - d - i, pairs);
+                for (int l = 0; l < limbs; ++l) store_pairs(line + l * square + i, pairs[l]);
+            }
+        }
     }
-    for (index d = 0; d < amx_geometry::padded(head_dim) && n < amx_geometry::block; d += step) {
+    for (index d = 0; d < limbs * amx_geometry::padded(head_dim) && n < amx_geometry::block; d += step) {
         bf16* const square_of = to + d / step * square;
         std::fill(square_of + n * step, square_of + square, bf16::from_bits(0));
     }
 }
 
 // Output row [d] = o[d][row] inverse[row].
-template <class O>
-void unpack_amx_outputs(row_block<bf16, O> const& r, index head_dim_v, float const* o, float const* inverse) noexcept {
+template <class Q, class O>
+void unpack_amx_outputs(row_block<Q, O> const& r, index head_dim_v, float const* o, float const* inverse) noexcept {
     for (index at = 0; at < r.count; at += lane_count<float>)
         unpack_outputs<float, amx_geometry::max_rows>(r, at, head_dim_v, o, inverse);
 }

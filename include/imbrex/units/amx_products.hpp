@@ -10,30 +10,32 @@
 
 IMBREX_ISA_BEGIN
 
-template <class Tiles>
+// Each limb of what lies in A is multiplied with each of what lies in B.
+template <class Tiles, int Limbs>
 class amx_products {
 public:
     explicit amx_products(int halves) noexcept : halves_{halves} {}
 
-    // s = k qT of one block: `steps` pieces.
+    // s = k qT of one block: of each of `steps` and two limbs a piece.
     void plan_scores(bf16 const* keys, bf16 const* q, int steps, float* s) noexcept {
-        keys_ = keys, q_ = q, s_ = s, steps_ = steps;
+        keys_ = keys, q_ = q, s_ = s, steps_ = steps, score_pieces_ = steps * products;
     }
-    // o += v p of some blocks: a piece for each, and each slice of 32 columns.
+    // o += v p of some blocks: of each, each slice of 32 columns and two limbs a piece.
     void plan_values(bf16 const* const* values, int blocks, bf16 const* p, float* o, int slices) noexcept {
-        values_ = values, blocks_ = blocks, p_ = p, o_ = o, value_pieces_ = blocks * slices;
+        values_ = values, blocks_ = blocks, p_ = p, o_ = o, value_pieces_ = blocks * slices * products;
     }
-    int pieces() const noexcept { return steps_ + value_pieces_; }
+    int pieces() const noexcept { return score_pieces_ + value_pieces_; }
 
     // Does what is planned, up to piece number `until`.
     IMBREX_ALWAYS_INLINE void advance(Tiles& t, int until) noexcept {
-        for (; done_ < until; ++done_) done_ < steps_ ? score_piece(t) : value_piece(t);
+        for (; done_ < until; ++done_) done_ < score_pieces_ ? score_piece(t) : value_piece(t);
     }
     void finish(Tiles& t) noexcept { advance(t, pieces()); }
 
 private:
     static constexpr index row_bytes = amx_geometry::max_rows * static_cast<index>(sizeof(float));
     static constexpr index tile_bytes = 64;
+    static constexpr int products = Limbs * Limbs;
     using g = amx_geometry;
 
     IMBREX_ALWAYS_INLINE void multiply(Tiles& t, bf16 const* a, bf16 const* b0, bf16 const* b1) noexcept {
@@ -62,21 +64,25 @@ private:
             t.template zero<2>();
             t.template zero<3>();
         }
-        bf16 const* const q = q_ + done_ * g::tile;
-        multiply(t, keys_ + done_ * 2 * g::tile, q, q + steps_ * g::tile);
-        if (done_ + 1 == steps_) store_sums(t, s_);
+        int const step = done_ / products, a = done_ % products / Limbs, b = done_ % Limbs;
+        bf16 const* const q = q_ + (b * 2 * steps_ + step) * g::tile;
+        multiply(t, keys_ + (step * Limbs + a) * 2 * g::tile, q, q + steps_ * g::tile);
+        if (done_ + 1 == score_pieces_) store_sums(t, s_);
     }
 
     IMBREX_ALWAYS_INLINE void value_piece(Tiles& t) noexcept {
         float* const o = o_ + slice_ * 2 * g::square;
-        if (block_ == 0) {
+        if (block_ == 0 && product_ == 0) {
             t.template load<0>(o, row_bytes);
             if (halves_ == 2) t.template load<1>(o + 16, row_bytes);
             t.template load<2>(o + g::square, row_bytes);
             if (halves_ == 2) t.template load<3>(o + g::square + 16, row_bytes);
         }
-        bf16 const *const v = values_[block_] + slice_ * 2 * g::tile, *const p = p_ + block_ * 2 * g::tile;
+        bf16 const* const v = values_[block_] + (slice_ * Limbs + product_ / Limbs) * 2 * g::tile;
+        bf16 const* const p = p_ + (block_ * Limbs + product_ % Limbs) * 2 * g::tile;
         multiply(t, v, p, p + g::tile);
+        if (++product_ < products) return;
+        product_ = 0;
         if (++block_ == blocks_) {
             store_sums(t, o);
             block_ = 0;
@@ -87,7 +93,8 @@ private:
     bf16 const *keys_ = nullptr, *q_ = nullptr, *p_ = nullptr;
     bf16 const* const* values_ = nullptr;
     float *s_ = nullptr, *o_ = nullptr;
-    int halves_, steps_ = 0, blocks_ = 0, slice_ = 0, block_ = 0, value_pieces_ = 0, done_ = 0;
+    int halves_, steps_ = 0, blocks_ = 0, score_pieces_ = 0, value_pieces_ = 0;
+    int slice_ = 0, block_ = 0, product_ = 0, done_ = 0;
 };
 
 IMBREX_ISA_END

@@ -16,7 +16,7 @@ template <class P, class Rule, class Tiles>
 class amx_rows {
 public:
     using T = float;
-    using row_type = row_block<bf16, typename P::output>;
+    using row_type = row_block<typename P::query, typename P::output>;
     using g = amx_geometry;
 
     amx_rows(amx_scratch::shared const& all, amx_scratch::part const& own, Rule const& rule, head_context const& ctx,
@@ -75,7 +75,7 @@ public:
 
     IMBREX_NOINLINE void accumulate(amx_tile const& tile) noexcept {
         if (count_blocks_ == 0) return;
-        amx_products<Tiles> first{halves_};
+        work_type first{halves_};
         plan_scores(first, tile, 0);
         first.finish(tiles_);
         for (int b = 0; b < count_blocks_; ++b) {
@@ -96,6 +96,8 @@ public:
 private:
     using V = lanes<T>;
     using row_sums = amx_detail::row_sums;
+    static constexpr int limbs = amx_limbs<typename P::query>, group = g::group / limbs;
+    using work_type = amx_products<Tiles, limbs>;
     static constexpr T nothing = -std::numeric_limits<T>::infinity();
     static constexpr int W = lane_count<T>;
 
@@ -118,13 +120,13 @@ private:
 
     T* scores_of(int b) const noexcept { return all_.s[b % 2]; }
 
-    void plan_scores(amx_products<Tiles>& work, amx_tile const& tile, int b) noexcept {
-        bf16 const* const keys = tile.keys + blocks_[b].begin / g::block * g::key_block(head_dim_);
+    void plan_scores(work_type& work, amx_tile const& tile, int b) noexcept {
+        bf16 const* const keys = tile.keys + blocks_[b].begin / g::block * g::key_block(head_dim_, limbs);
         work.plan_scores(keys, x_.q, steps_, scores_of(b));
     }
     // The weights that are there meet their values.
     IMBREX_NOINLINE void add_values() noexcept {
-        amx_products<Tiles> work{halves_};
+        work_type work{halves_};
         work.plan_values(values_, weighed_, all_.p, x_.o, slices_);
         work.finish(tiles_);
         weighed_ = 0;
@@ -136,13 +138,13 @@ private:
         bool const all_seen = find_scores(b);
         raise_tops();
         if (far_) amx_detail::count_from(x_.base, scores_of(b));
-        amx_products<Tiles> work{halves_};
+        work_type work{halves_};
         if (b + 1 < count_blocks_) plan_scores(work, tile, b + 1);
         int const pieces = work.pieces(), parts = 4 * halves_;
         T const* const s = scores_of(b);
-        bf16* const p = all_.p + weighed_ * 2 * g::tile;
+        bf16* const p = all_.p + weighed_ * limbs * 2 * g::tile;
         for (int half = 0, part = 0; half < halves_; ++half) {
-            amx_detail::weight_sums<Sums> sums{weights_, x_.top + 16 * half};
+            amx_detail::weight_sums<Sums, limbs> sums{weights_, x_.top + 16 * half};
             for (int key = 0; key < g::block; key += 8) {
                 work.advance(tiles_, ++part * pieces / parts);
                 sums.weigh(s + 16 * half, p + half * g::tile, key);
@@ -150,7 +152,7 @@ private:
             sums.add_to(x_.l + 16 * half, x_.l_exact + 16 * half);
         }
         values_[weighed_++] = all_seen ? value_block(tile, b) : seen_values(tile, b);
-        if (weighed_ == g::group || !all_seen) add_values();
+        if (weighed_ == group || !all_seen) add_values();
         fresh_ = false;
     }
 
@@ -182,12 +184,12 @@ private:
     bool ends_there(block const& k) const noexcept { return kv_begin_ + k.end == ctx_.kv_len; }
 
     bf16 const* value_block(amx_tile const& tile, int b) const noexcept {
-        return tile.values + blocks_[b].begin / g::block * g::value_block(head_dim_v_);
+        return tile.values + blocks_[b].begin / g::block * g::value_block(head_dim_v_, limbs);
     }
     // The same with zeros for keys that no row sees: 0 x NaN would be NaN.
     bf16 const* seen_values(amx_tile const& tile, int b) noexcept {
         block const& k = blocks_[b];
-        index const n = g::value_block(head_dim_v_);
+        index const n = g::value_block(head_dim_v_, limbs);
         bf16* const to = all_.values;
         std::copy_n(value_block(tile, b), n, to);
         for (index j = 0; j < g::block; ++j) {
@@ -248,7 +250,7 @@ private:
     index kv_begin_ = 0;
     int count_blocks_ = 0;
     block blocks_[max_kv_cols / g::block];
-    bf16 const* values_[g::group];    // of blocks that have weights
+    array_of<bf16 const*, group> values_;    // of blocks that have weights
     int weighed_ = 0;
     seen_keys seen_;
     Tiles& tiles_;

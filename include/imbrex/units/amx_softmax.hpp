@@ -4,6 +4,7 @@
 // polynomial of degree 3 is within 7.5e-5 of it (minimax). Weights below 2^-126 are 0. Numbers c s beyond 2^20 would lose their
 // fraction: such scores are counted from a base of their row. Weights are rounded to bf16 by being cut, half an ulp higher: cut
 // alone, a few nearly equal ones would be off by twice as much. The sum that outputs are divided by is that of the rounded ones.
+// Weights of two limbs are of degree 5, within 7.5e-8, rounded to the two; one sum of them, before they are, serves all.
 // The log-sum-exp is of weights of degree 4, within 2.7e-6, before they are rounded. Held by tests/units_amx_test.cpp.
 // Memory a block: scores once from L1, weights once to it.
 #pragma once
@@ -95,6 +96,17 @@ struct row_weights {
         p = simd::fma(p, f, V(0.695833564f));
         return scaled_weight(simd::fma(p, f, V(0.999925196f + half_an_ulp)), x);
     }
+
+    // 2^x, to an ulp or two of f32.
+    IMBREX_ALWAYS_INLINE V fine_weight(V s) const noexcept {
+        using simd = seam<float>;
+        V const x = simd::fma(s, c, below), f = fraction_of(x);
+        V p = simd::fma(V(0.00187757669f), f, V(0.00898933969f));
+        p = simd::fma(p, f, V(0.0558263175f));
+        p = simd::fma(p, f, V(0.240153611f));
+        p = simd::fma(p, f, V(0.693153083f));
+        return scaled_weight(simd::fma(p, f, V(0.99999994f)), x);
+    }
 };
 
 // The upper halves of a and b, side by side.
@@ -109,8 +121,14 @@ IMBREX_ALWAYS_INLINE V pair_upper_halves(I a, I b) noexcept {
 }
 #endif
 
+// Bits whose upper half is x rounded to bf16; and likewise of what is left of x.
+IMBREX_ALWAYS_INLINE I rounded_limb(V x) noexcept { return reinterpret_lanes<std::int32_t>(x) + I(0x8000); }
+IMBREX_ALWAYS_INLINE I second_limb(V x, I first) noexcept {
+    return rounded_limb(x - upper_half(reinterpret_lanes<float>(first)));
+}
+
 // Sums of the weights of 16 queries: the tile unit's own order, even keys and odd keys apart.
-template <row_sums Sums>
+template <row_sums Sums, int Limbs>
 struct weight_sums {
     half_vectors even, odd, exact;
     array_of<row_weights, vectors_of_half> rows;
@@ -124,6 +142,7 @@ struct weight_sums {
 
     // Keys [key, key + 8) of the block: s to p, for the queries of a half.
     IMBREX_ALWAYS_INLINE void weigh(float const* s, bf16* p, int key) noexcept {
+        if constexpr (Limbs == 2) return weigh_limbs(s, p, key);
         I const upper(static_cast<std::int32_t>(0xffff0000u));
         IMBREX_UNROLL for (int v = 0; v < vectors_of_half; ++v) {
             IMBREX_UNROLL for (int j = 0; j < 8; j += 2) {
@@ -138,11 +157,29 @@ struct weight_sums {
         }
     }
 
+    IMBREX_ALWAYS_INLINE void weigh_limbs(float const* s, bf16* p, int key) noexcept {
+        IMBREX_UNROLL for (int v = 0; v < vectors_of_half; ++v) {
+            IMBREX_UNROLL for (int j = 0; j < 8; j += 2) {
+                float const* const at = s + (key + j) * amx_geometry::max_rows + v * W;
+                V const a = rows[v].fine_weight(V::load_aligned(at));
+                V const b = rows[v].fine_weight(V::load_aligned(at + amx_geometry::max_rows));
+                even[v] = even[v] + a;
+                odd[v] = odd[v] + b;
+                I const first_a = rounded_limb(a), first_b = rounded_limb(b);
+                bf16* const to = p + (key + j) / 2 * 32 + v * W * 2;
+                store_pairs(to, pair_upper_halves(first_a, first_b));
+                store_pairs(to + 2 * amx_geometry::tile, pair_upper_halves(second_limb(a, first_a), second_limb(b, first_b)));
+            }
+        }
+    }
+
     IMBREX_ALWAYS_INLINE void add_to(float* l, float* l_exact) const noexcept {
         for (int v = 0; v < vectors_of_half; ++v) {
             (V::load_aligned(l + v * W) + (even[v] + odd[v])).store_aligned(l + v * W);
-            if constexpr (Sums == row_sums::exact_too)
-                (V::load_aligned(l_exact + v * W) + exact[v]).store_aligned(l_exact + v * W);
+            if constexpr (Sums == row_sums::exact_too) {
+                V const sum = Limbs == 2 ? even[v] + odd[v] : exact[v];
+                (V::load_aligned(l_exact + v * W) + sum).store_aligned(l_exact + v * W);
+            }
         }
     }
 };

@@ -1,5 +1,5 @@
 // The AMX unit: up to 128 query rows, 32 at a time, against bf16 keys and values, both products on the tile unit (TDPBF16PS),
-// softmax on the vectors.
+// softmax on the vectors. Or f16, as sums of two bf16 (amx_layout.hpp), of which all four products are made.
 //
 // It computes the transposed tile as the wide unit does, a block of 32 keys at a time: St = K Qt, weights, Ot += Vt Pt. While the
 // vectors make the weights of block j, the tile unit is given the scores of block j + 1, a piece every 8 keys; the outputs of 16
@@ -24,9 +24,10 @@ IMBREX_ISA_BEGIN
 template <class P, class Rule, class Tiles>
 class amx_unit {
 public:
-    static_assert(std::is_same_v<typename P::query, bf16> && std::is_same_v<typename P::score, float>,
-                  "imbrex: the AMX unit multiplies bf16");
-    using row_type = row_block<bf16, typename P::output>;
+    static_assert((std::is_same_v<typename P::query, bf16> ||
+                   std::is_same_v<typename P::query, f16>)&&std::is_same_v<typename P::score, float>,
+                  "imbrex: the AMX unit multiplies bf16, and f16 as sums of two");
+    using row_type = row_block<typename P::query, typename P::output>;
     using tile_type = amx_tile;
     using g = amx_geometry;
     static constexpr position kv_step = g::block;
