@@ -2,7 +2,7 @@
 #pragma once
 
 #include "imbrex/kernel/widened.hpp"
-#include "imbrex/units/amx_layout.hpp"
+#include "imbrex/units/amx_packing.hpp"
 
 IMBREX_ISA_BEGIN
 

@@ -9,7 +9,7 @@
 // Memory a block: scores once from L1, weights once to it.
 #pragma once
 
-#include "imbrex/units/amx_layout.hpp"
+#include "imbrex/units/amx_packing.hpp"
 #include "imbrex/units/softmax_rows.hpp"
 
 IMBREX_ISA_BEGIN
