@@ -127,15 +127,16 @@ private:
         auto* const taken = new (memory_.counter) std::atomic<index>{0};
         index const tasks = std::min(workers_, items);
         auto task = [&](index slot) {
-            for (index i = 0, end = 0;; ++i) {
+            for (index i = 0, begin = 0, end = 0;; ++i) {
                 if (i == end) {
                     i = taken->load(std::memory_order_relaxed);
                     do {
                         if (i >= items) return;
                         end = i + std::clamp<index>((items - i) / (tune::runs_per_worker * tasks), 1, together);
                     } while (!taken->compare_exchange_weak(i, end, std::memory_order_relaxed));
+                    begin = i;
                 }
-                body(i, i + 1 < end ? i + 1 : i + tasks, slot);
+                body(i, i + 1 < end ? i + 1 : end + (tasks - 1) * (end - begin), slot);
             }
         };
         executor_.run(tasks, task);
