@@ -45,9 +45,8 @@ public:
                          return kv_bounds_of(*static_cast<Rule const*>(of), ctx, first, last);
                      },
                      this, [](void const* call, auto... at) { of(call).prepare(at...); },
-                     [](void const* call, work_item const& item) { of(call).expect_item(item); },
-                     [](void const* call, index wave, work_item const& item, index slot) {
-                         of(call).attend_item(wave, item, slot);
+                     [](void const* call, index wave, work_item const& item, work_item const* then, index slot) {
+                         of(call).attend_item(wave, item, then, slot);
                      }}},
           x_{x},
           lse_{o.lse},
@@ -90,25 +89,35 @@ private:
         });
     }
 
-    void attend_item(index wave, work_item const& item, index slot) const noexcept {
+    void attend_item(index wave, work_item const& item, work_item const* then, index slot) const noexcept {
         placed_head const& at = item.head;
         head_context const ctx = context_of(at);
         auto const rows = rows_of(item);
         index const few = plan_.narrow_rows_of(group_ * ctx.q_len, rows.count);
-        if (few < rows.count) attend_wide(rows.part(0, rows.count - few), wave, at, ctx, slot);
+        if (then != nullptr) expect_short(*then);
+        if (few < rows.count)
+            attend_wide(rows.part(0, rows.count - few), then, wave, at, ctx, slot);
+        else if (then != nullptr)
+            expect_rows(rows_of(*then), x_.kv.head_dim(), x_.kv.head_dim_v());
         if (few > 0) {
             attend_narrow<1>(rows.part(rows.count - few, few), wave, item, memory_.slots + slot * plan_.slot_bytes);
         }
     }
 
-    void attend_wide(row_block<Q, O> const& rows, index wave, placed_head const& at, head_context const& ctx,
-                     index slot) const noexcept {
+    void attend_wide(row_block<Q, O> const& rows, work_item const* then, index wave, placed_head const& at,
+                     head_context const& ctx, index slot) const noexcept {
         wide_families<P>::with(plan_.wide, [&](auto family) {
             using F = decltype(family);
             arena memory{memory_.slots + slot * plan_.slot_bytes};
             index const head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v(), kv_cols = plan_.wide_tiles.kv_cols;
             auto const scratch = F::scratch::lay_out(memory, plan_.shape, plan_.wide_tiles);
             typename F::template unit<Rule> unit{scratch.unit, rule_, ctx, head_dim, head_dim_v, scale_};
+            if (then != nullptr) {
+                if constexpr (requires { unit.expect(rows); })
+                    unit.expect(rows_of(*then));
+                else
+                    expect_rows(rows_of(*then), head_dim, head_dim_v);
+            }
             auto const attend_tiles_of = [&](auto const& kv) {
                 imbrex::attend(unit, rows, kv, {0, ctx.kv_len}, rule_, ctx, kv_cols, observer_);
             };
@@ -123,12 +132,10 @@ private:
         });
     }
 
-    // Asks for what a worker is likely to take next: queries and outputs, which are touched once and at once (S=512, D=128,
-    // causal: 8.6 -> 6.2 % of the time, AMD Zen 4, g++ 12, 2026-12-01), and all of a short item, as of many short ones the first
+    // Asks for keys and values of an item that a worker is likely to take next, if it is short: as of many short ones the first
     // touch of each would be a third of the time (windows of 49 tokens, D=32, BSHD: 31.5 -> 24 ms, AMD Zen 4, g++ 12,
     // 2026-11-30).
-    void expect_item(work_item const& item) const noexcept {
-        expect_rows(rows_of(item), x_.kv.head_dim(), x_.kv.head_dim_v());
+    void expect_short(work_item const& item) const noexcept {
         if constexpr (in_one_run<Source> && !has_side_scales<key_rows> && !has_side_scales<value_rows>) {
             index const tokens = kv_.of(item.head.sequence).count, head_dim = x_.kv.head_dim(), head_dim_v = x_.kv.head_dim_v();
             if (tokens * (head_dim + head_dim_v) > short_item_elements || item.head.place < order_.copied_heads()) return;

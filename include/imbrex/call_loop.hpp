@@ -19,14 +19,13 @@ struct typed_call {
     using seen_by = kv_range (*)(void const* rule, head_context const& ctx, position first, position last);
     // Packs a few tokens of a kv head, the row-th that is there first: it is packed as head `place - wave`.
     using packer = void (*)(void const* call, index wave, index place, index row);
-    using item_reader = void (*)(void const* call, work_item const& item);
-    using attender = void (*)(void const* call, index wave, work_item const& item, index slot);
+    // then: what the worker takes next, most likely; may be null.
+    using attender = void (*)(void const* call, index wave, work_item const& item, work_item const* then, index slot);
 
     void const* rule;
     seen_by seen;
     void const* call;
     packer pack;
-    item_reader expect;    // asks memory for what an item reads first
     attender attend;
 };
 
@@ -65,8 +64,8 @@ public:
             expect_parts(first, end);
             index const first_item = order_.first_item(first), items = order_.first_item(end) - first_item;
             share_out(items, plan_.row_tiles(plan_.shape.q_tokens), [&](index i, index then, index slot) {
-                if (then < items) typed_.expect(typed_.call, order_.item(first_item + then));
-                typed_.attend(typed_.call, first, order_.item(first_item + i), slot);
+                work_item const next = then < items ? order_.item(first_item + then) : work_item{};
+                typed_.attend(typed_.call, first, order_.item(first_item + i), then < items ? &next : nullptr, slot);
             });
             first = end;
         }

@@ -38,7 +38,7 @@ public:
     }
 
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
-        wide_products<T> const products{x_, tile, head_dim_, head_dim_v_};
+        wide_products<T> const products{x_, tile, ahead_, head_dim_, head_dim_v_};
         this->score_runs(w, seen, [&](wide_run const& r, T* m) {
             with_vectors(r.vectors, [&](auto n) { products.template score<n()>(r, m + r.first * W); });
         });
@@ -53,7 +53,7 @@ public:
     }
 
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
-        wide_products<T> const products{x_, tile, head_dim_, head_dim_v_};
+        wide_products<T> const products{x_, tile, ahead_, head_dim_, head_dim_v_};
         this->accumulate_runs(
             [&](wide_run const& r, auto n, sum_before<T> const& o) { products.template accumulate<n()>(r, o); });
     }
@@ -61,6 +61,7 @@ public:
     IMBREX_NOINLINE void finish(row_type const& r) noexcept { this->finish_rows(r); }
 
 private:
+    using base::ahead_;
     using base::head_dim_;
     using base::head_dim_v_;
     using base::scale_;

@@ -43,7 +43,7 @@ public:
     }
 
     IMBREX_NOINLINE void score(tile_type const& tile, tile_window const& w, coverage seen) noexcept {
-        wide_bf16_products const products{x_, tile, one_pair_, head_dim_, head_dim_v_};
+        wide_bf16_products const products{x_, tile, one_pair_, ahead_, head_dim_, head_dim_v_};
         this->score_runs(w, seen, [&](wide_run const& r, float* m) {
             with_vectors(r.vectors, [&](auto n) { products.score<n()>(r, m + r.first * W); });
         });
@@ -59,13 +59,14 @@ public:
     }
 
     IMBREX_NOINLINE void accumulate(tile_type const& tile) noexcept {
-        wide_bf16_products const products{x_, tile, one_pair_, head_dim_, head_dim_v_};
+        wide_bf16_products const products{x_, tile, one_pair_, ahead_, head_dim_, head_dim_v_};
         this->accumulate_runs([&](wide_run const& r, auto n, sum_before<float> const& o) { products.accumulate<n()>(r, o); });
     }
 
     IMBREX_NOINLINE void finish(row_type const& r) noexcept { this->finish_rows(r); }
 
 private:
+    using base::ahead_;
     using base::head_dim_;
     using base::head_dim_v_;
     using base::l_exact_;

@@ -16,12 +16,13 @@ public:
     using geometry = wide_geometry<float>;
 
     // one_pair: see pair_scratch.
-    wide_bf16_products(wide_scratch<float> const& scratch, pair_tile const& tile, float* one_pair, index head_dim,
-                       index head_dim_v) noexcept
+    wide_bf16_products(wide_scratch<float> const& scratch, pair_tile const& tile, float* one_pair, rows_ahead& ahead,
+                       index head_dim, index head_dim_v) noexcept
         : x_{scratch},
           keys_{tile.keys},
           values_{tile.values},
           one_pair_{one_pair},
+          ahead_{ahead},
           head_dim_{head_dim},
           head_dim_v_{head_dim_v} {}
 
@@ -69,6 +70,7 @@ private:
 
     // Keys two blocks on, and the values of this block, are asked for as in wide.hpp.
     static constexpr int blocks_ahead = 2;
+    static constexpr int row_lines = 2;
     static constexpr index numbers_of_line = static_cast<index>(cache_line_bytes / sizeof(bf16));
 
     // Blocks of K keys, then of what is left.
@@ -89,6 +91,7 @@ private:
         index d = 0;
         for (index line = 0; line < whole; line += numbers_of_line) {
             IMBREX_UNROLL for (int a = 0; a < K; ++a) prefetch(next + a * stride + line);
+            ahead_.ask(row_lines);
             index const end = std::min(whole, line + numbers_of_line);
             _Pragma("GCC unroll 2") for (; d < end; d += 2, queries += max_rows) {
                 array_of<V, N> qv;
@@ -158,6 +161,7 @@ private:
     rows<bf16> keys_;
     value_panels values_;
     float* one_pair_;
+    rows_ahead& ahead_;
     index head_dim_, head_dim_v_;
 };
 

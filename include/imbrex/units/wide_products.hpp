@@ -14,9 +14,9 @@ class wide_products {
 public:
     using geometry = wide_geometry<T>;
 
-    wide_products(wide_scratch<T> const& scratch, kv_tile<rows<T>, rows<T>> const& tile, index head_dim,
+    wide_products(wide_scratch<T> const& scratch, kv_tile<rows<T>, rows<T>> const& tile, rows_ahead& ahead, index head_dim,
                   index head_dim_v) noexcept
-        : x_{scratch}, keys_{tile.keys}, values_{tile.values}, head_dim_{head_dim}, head_dim_v_{head_dim_v} {}
+        : x_{scratch}, keys_{tile.keys}, values_{tile.values}, ahead_{ahead}, head_dim_{head_dim}, head_dim_v_{head_dim_v} {}
 
     // Products of the run's keys and N vectors of queries, held finite, to s, and their maxima to m.
     template <int N>
@@ -45,6 +45,7 @@ private:
     // memory, the next tile most often. From memory, 8192 keys, D=128: 16, 32, 64, 128 rows 43, 60, 81, 81 -> 73, 82, 94, 94 % of
     // the FMA peak; from L2 the same as without (AMD Zen 4, g++ 12, 2026-12-01).
     static constexpr int blocks_ahead = 2;
+    static constexpr int row_lines = 2;    // of the next rows, with each line of keys
     static constexpr index numbers_of_line = static_cast<index>(cache_line_bytes / sizeof(T));
 
     // Blocks of K keys, then of what is left.
@@ -69,6 +70,7 @@ private:
                 prefetch(next + a * stride + line);
                 prefetch(value + a * values_.stride + line);
             }
+            ahead_.ask(row_lines);
             index const end = std::min(head_dim_, line + numbers_of_line);
             _Pragma("GCC unroll 2") for (; d < end; ++d, queries += max_rows) {
                 array_of<V, N> qv;
@@ -122,6 +124,7 @@ private:
 
     wide_scratch<T> const& x_;
     rows<T> keys_, values_;
+    rows_ahead& ahead_;
     index head_dim_, head_dim_v_;
 };
 

@@ -22,6 +22,9 @@ public:
     using geometry::max_rows;
     using geometry::W;
 
+    // Rows that come after these: asked for while products are made.
+    void expect(row_type const& r) noexcept { ahead_ = {r, head_dim_, head_dim_v_}; }
+
     position q_first() const noexcept { return static_cast<position>(x_.positions[0]); }
     position q_last() const noexcept { return static_cast<position>(x_.positions[count_ - 1]); }
 
@@ -113,6 +116,7 @@ protected:
 
     // To the caller's memory.
     void finish_rows(row_type const& r) noexcept {
+        ahead_.ask_for_rest();
         if (fresh_) clear();
         end_rows(r);
         for (int v = 0; v < vectors_; ++v) unpack_outputs(r, v * W, head_dim_v_, x_.o, x_.alpha);
@@ -133,6 +137,7 @@ protected:
     score_scale<T> scale_;
     int vectors_ = 0;
     bool fresh_ = true;    // o is 0, whatever its memory holds
+    rows_ahead ahead_;
 
 private:
     // The run that shrinks l and o while it adds to them: the first, if it has all vectors and leaves out no key.
