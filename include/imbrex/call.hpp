@@ -205,7 +205,7 @@ private:
             auto& its = seats.add(context_of(at), make_unit);
             heads.add(its.unit, rows.of_later_heads(h * group_), head_at(at), its.ctx);
         }
-        reading const order = x_.kv.lies_apart() ? reading::ahead : reading::as_it_comes;
+        reading const order = x_.kv.lies_apart() ? reading::apart_ahead : of_rows_in_order;
         imbrex::attend(heads.all(), keys_of(item), rule_, plan_.narrow_kv_cols, order, observer_);
         if (item.parts > 1 && !merge_parts(heads.all(), wave, item)) return;
         for (auto& h : heads.all()) h.unit.finish(h.rows);

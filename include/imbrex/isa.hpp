@@ -88,10 +88,15 @@
 #else
 #define IMBREX_TAG_F16C
 #endif
+// Compiled for Intel's cores with AMX, which differ from others in what pays. (The second macro is clang++ 14's.)
+#if defined(__AMX_TILE__) || defined(__AMXTILE__)
+#define IMBREX_ON_AMX_CORES 1
+#endif
+
 #if defined(IMBREX_EMULATE_AMX)
 #define IMBREX_TAG_AMX _amx_emulated
 #define IMBREX_NAME_AMX "+amx emulated"
-#elif defined(__AMX_TILE__) || defined(__AMXTILE__)    // the second is clang++ 14's
+#elif defined(IMBREX_ON_AMX_CORES)
 #define IMBREX_TAG_AMX _amx
 #define IMBREX_NAME_AMX "+amx"
 #else
